@@ -1,0 +1,12 @@
+// The launcher in row.cu. Pointers are device memory, rows * cols contiguous elements of one dtype.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "../common/dtype.h"
+
+namespace kernels {
+
+cudaError_t softmax_row(const void* x, void* y, int64_t rows, int64_t cols, Dtype dtype, cudaStream_t stream);
+
+}  // namespace kernels

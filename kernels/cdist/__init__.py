@@ -1,0 +1,1 @@
+"""Distances between all pairs of points."""

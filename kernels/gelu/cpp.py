@@ -1,0 +1,14 @@
+"""GeLU by `kernels::gelu_cpp`, whose library is loaded before this module."""
+
+from __future__ import annotations
+
+import torch
+
+from kernels.gelu.registration import is_tanh, register
+
+register("gelu_cpp")
+
+
+def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    """x: any shape and strides, floating; the result follows x's dense strides, as torch's does."""
+    return torch.ops.kernels.gelu_cpp(x, is_tanh(x, approximate, "cpp"))

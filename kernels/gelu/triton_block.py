@@ -1,0 +1,97 @@
+"""GeLU in Triton: one block of elements a program."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from triton.runtime.interpreter import InterpretedFunction
+
+from kernels.gelu.registration import is_tanh, register
+
+BLOCK = 1024
+# Right operands only: the interpreter makes a constexpr of constexpr * block.
+C = tl.constexpr(0.7978845608028654)  # sqrt(2 / pi)
+K = tl.constexpr(0.044715)
+R = tl.constexpr(0.7071067811865476)  # sqrt(1 / 2)
+D = tl.constexpr(0.3989422804014327)  # 1 / sqrt(2 * pi)
+
+
+@triton.jit
+def _widen(b_x):
+    return b_x if b_x.dtype == tl.float64 else b_x.to(tl.float32)
+
+
+@triton.jit
+def _sigmoid(b_x):  # exp may reach infinity, and 1 / infinity is the right 0
+    return 1 / (1 + tl.exp(-b_x))
+
+
+@triton.jit
+def _forward(x, y, n, TANH: tl.constexpr, BLOCK: tl.constexpr):  # x, y: (n,)
+    i_block = tl.program_id(0).to(tl.int64)
+    o = i_block * BLOCK + tl.arange(0, BLOCK)
+    m = o < n
+    b_x = _widen(tl.load(x + o, mask=m, other=0.0))
+    if TANH:  # (1 + tanh(u)) / 2 is sigmoid(2u)
+        b_y = b_x * _sigmoid((b_x + b_x * b_x * b_x * K) * (2 * C))
+    else:
+        b_y = 0.5 * b_x * (1 + tl.erf(b_x * R))
+    tl.store(y + o, b_y.to(y.dtype.element_ty), mask=m)
+
+
+@triton.jit
+def _backward(g, x, dx, n, TANH: tl.constexpr, BLOCK: tl.constexpr):  # g, x, dx: (n,)
+    i_block = tl.program_id(0).to(tl.int64)
+    o = i_block * BLOCK + tl.arange(0, BLOCK)
+    m = o < n
+    b_x = _widen(tl.load(x + o, mask=m, other=0.0))
+    b_g = _widen(tl.load(g + o, mask=m, other=0.0))
+    if TANH:
+        b_s = _sigmoid((b_x + b_x * b_x * b_x * K) * (2 * C))
+        b_t = b_x * (b_s * (1 - b_s))  # first, so that x * x meets a 0 before it overflows
+        b_d = b_s + (b_t + b_t * b_x * b_x * (3 * K)) * (2 * C)
+    else:
+        b_d = 0.5 * (1 + tl.erf(b_x * R)) + b_x * (tl.exp(-0.5 * b_x * b_x) * D)
+    tl.store(dx + o, (b_g * b_d).to(dx.dtype.element_ty), mask=m)
+
+
+# Tracing looks into a compiled kernel; the interpreter's stand-in is opaque to it.
+INTERPRETED = isinstance(_forward, InterpretedFunction)
+_register = torch.library.custom_op if INTERPRETED else torch.library.triton_op
+
+
+def _launch(kernel, tensors, tanh: bool) -> None:
+    n = tensors[-1].numel()
+    if n == 0:
+        return
+    traceable = kernel if INTERPRETED else torch.library.wrap_triton(kernel)
+    with torch.cuda.device_of(tensors[-1]):
+        traceable[(triton.cdiv(n, BLOCK),)](*tensors, n, TANH=tanh, BLOCK=BLOCK)
+
+
+def _laid_out_as(t: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """t itself where its strides are like's, else a copy that has them."""
+    return t if t.stride() == like.stride() else torch.empty_like(like).copy_(t)
+
+
+@_register("kernels::gelu_triton_block", mutates_args=())
+def _gelu(x: torch.Tensor, tanh: bool) -> torch.Tensor:
+    y = torch.empty_like(x)
+    _launch(_forward, (_laid_out_as(x, y), y), tanh)
+    return y
+
+
+@_register("kernels::gelu_triton_block_backward", mutates_args=())
+def _gelu_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool) -> torch.Tensor:
+    dx = torch.empty_like(x)
+    _launch(_backward, (_laid_out_as(grad, dx), _laid_out_as(x, dx), dx), tanh)
+    return dx
+
+
+register("gelu_triton_block")
+
+
+def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    """x: any shape and strides, floating; the result follows x's dense strides, as torch's does."""
+    return _gelu(x, is_tanh(x, approximate, "triton_block"))

@@ -1,0 +1,227 @@
+"""What the user asked for, held against the op: plain data becomes `model.Settings`.
+
+Every fault of a run is collected before anything is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from runner import attributes, devices, forms, ops, shapes
+from runner.model import Limits, Measure, Op, Refusal, Settings
+from runner.schema import DIRECTIONS, LAYOUTS
+from runner.sentences import refuse
+from runner.targets import Search
+from runner.typed import nearest
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where a composed configuration came from, for messages and for the record."""
+
+    search: Search
+    op_file: str = ""
+    ops: tuple[str, ...] = ()  # that there are
+    experiment: str = ""
+    command: tuple[str, ...] = ()
+    built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
+
+
+def settings(raw: dict[str, Any], origin: Origin) -> Settings:
+    """The validated run. Raises Refusal with one line for each thing that is wrong."""
+    return _Chooser(raw, origin).settings()
+
+
+class _Chooser:
+    def __init__(self, raw: dict[str, Any], origin: Origin):
+        self.raw = dict(raw)
+        self.origin = origin
+        self.faults: list[str] = []
+
+    def settings(self) -> Settings:
+        if isinstance(self.raw.pop("experiment", None), dict):
+            place = f"experiment={self.origin.experiment}"
+            self.faults.append(f"{place}: its file needs `# @package _global_` as its first line")
+        self.faults += forms.take_out_faults(self.raw)
+        op = self._op()
+        if op is None:
+            refuse(self.faults)
+        return self._settings(op)
+
+    def _settings(self, op: Op) -> Settings:
+        raw, origin = self.raw, self.origin
+        device = self._try(devices.resolve, raw["device"]) or "cpu"
+        if raw["baseline"] is not None:
+            self._each("baseline", [raw["baseline"]], op.variants, "variant")
+            op = dataclasses.replace(op, baseline=raw["baseline"])
+        variants, named = self._variants(op)
+        chosen = {
+            "variants": variants,
+            "named": named,
+            "dtypes": self._names("dtype", op.dtypes, op.dtypes[:1]),
+            "directions": self._directions(op),
+            "attrs": self._attrs(op),
+            "layouts": self._layouts(op),
+            "shapes": shapes.chosen(raw, op, device, self.faults),
+            "files": self._files(op),
+            "output": self._output(),
+        }
+        refuse(self.faults)
+        seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(2**32)
+        return Settings(
+            op=op,
+            smoke=op.shapes["smoke"],
+            device=device,
+            mode=raw["mode"],
+            measure=_measure(raw),
+            limits=Limits(**{name: float(value) for name, value in raw["limits"].items()}),
+            seed=seed,
+            experiment=origin.experiment,
+            command=origin.command,
+            resolved_yaml=_yaml(raw | {"device": device, "seed": seed, "output": chosen["output"]}),
+            **chosen,
+        )
+
+    def _op(self) -> Op | None:
+        """The op; one that the jobs of a sweep share is built once."""
+        raw = self.raw.get("op")
+        if not isinstance(raw, dict):
+            self.faults.append(_no_op(raw, self.origin))
+            return None
+        place = self.origin.op_file or "op"
+        content = (place, repr(raw))
+        if content not in self.origin.built:
+            op, faults = ops.build(raw, self.origin.search, self.origin.op_file)
+            self.origin.built[content] = (op, [f"{place}: {fault}" for fault in faults])
+        op, faults = self.origin.built[content]
+        self.faults += faults
+        return op
+
+    def _try(self, function: Callable, *arguments: Any) -> Any:
+        """The function's value, or None and its sentence among the faults."""
+        try:
+            return function(*arguments)
+        except Refusal as refusal:
+            self.faults.append(str(refusal))
+            return None
+
+    def _each(self, key: str, names: Iterable[str], known: Iterable[str], noun: str) -> None:
+        op = self.raw["op"]["name"]
+        for name in names:
+            if name not in known:
+                mark = "." if key in ("attrs", "inputs") else "="
+                self.faults.append(f"{key}{mark}{name}: op {op} has no {noun} {name!r}{nearest(name, known)}")
+
+    def _listed(self, key: str) -> list[str]:
+        """A name or a list of names; an empty list is a fault."""
+        value = self.raw[key]
+        names = [value] if isinstance(value, str) else list(value)
+        if not names:
+            self.faults.append(f"{key}=[]: an empty list; name at least one, or leave {key} out")
+        return names
+
+    def _names(self, key: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+        """What was named of `known`, in the order it was named; `all` takes each."""
+        if self.raw[key] is None:
+            return default
+        names = self._listed(key)
+        self._each(key, [name for name in names if name != "all"], known, key)
+        return _unique(each for name in names for each in (known if name == "all" else (name,)))
+
+    def _directions(self, op: Op) -> tuple[str, ...]:
+        ways = tuple(way for way in DIRECTIONS if way in op.cost and (way == "forward" or op.grad))
+        names = [name for name in self._listed("direction") if name in DIRECTIONS and name not in ways]
+        if names:
+            self.faults.append(
+                f"direction=backward: op {op.name} has no backward; it needs `grad` and `cost.backward`"
+            )
+            return ways
+        return self._names("direction", ways, ("forward",))
+
+    def _layouts(self, op: Op) -> tuple[str, ...]:
+        declared = {layout for each in op.inputs for layout in each.layouts} | {"contiguous"}
+        return self._names("layout", tuple(each for each in LAYOUTS if each in declared), ("contiguous",))
+
+    def _variants(self, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """(those to run, those named one by one), both in the op's order."""
+        groups = {each.group for each in op.variants.values() if each.group}
+        names, run = self._listed("variant"), set()
+        self._each("variant", names, [*op.variants, "all", ops.PEER, *sorted(groups)], "variant")
+        for name, variant in op.variants.items():
+            everyday = "all" in names and variant.group != ops.PEER
+            if everyday or name in names or (variant.group and variant.group in names):
+                run.add(name)
+        if names and not run and not self.faults:
+            self.faults.append(f"variant={','.join(names)}: op {op.name} has none in that group")
+        return tuple(n for n in op.variants if n in run), tuple(n for n in op.variants if n in names)
+
+    def _attrs(self, op: Op) -> dict[str, tuple[Any, ...]]:
+        asked = self.raw["attrs"]
+        self._each("attrs", asked, op.attrs, "attribute")
+        chosen = {}
+        for name, declared in op.attrs.items():
+            chosen[name], faults = attributes.chosen(asked.get(name, declared[0]), declared)
+            self.faults += [f"attrs.{name}={fault}" for fault in faults]
+        return chosen
+
+    def _files(self, op: Op) -> dict[str, str]:
+        asked, names = self.raw["inputs"], [each.name for each in op.inputs]
+        self._each("inputs", asked, names, "input")
+        files = {}
+        for name, text in ((name, text) for name, text in asked.items() if name in names):
+            path = Path(str(text)).expanduser().absolute()
+            if path.suffix not in (".pt", ".npy"):
+                self.faults.append(f"inputs.{name}={text}: a .pt or a .npy file is needed")
+            elif not path.is_file():
+                self.faults.append(f"inputs.{name}={text}: there is no such file")
+            files[name] = str(path)
+        return files
+
+    def _output(self) -> str:
+        folder = Path(self.raw["output"]).expanduser().absolute()
+        if self.raw["mode"] not in ("plan", "list"):
+            self._try(check_writable, folder)
+        return str(folder)
+
+
+def _no_op(raw: Any, origin: Origin) -> str:
+    if origin.op_file:
+        return f"{origin.op_file}: expected a mapping of keys such as name and dims"
+    if raw is not None:
+        return f"op: {raw!r} is no op; an experiment says so by `defaults: [override /op: {raw}]` at its top"
+    return f"op: missing; type op=<name>, of {', '.join(origin.ops)} (mode=list describes them)"
+
+
+def check_writable(folder: Path) -> None:
+    """Raises Refusal when nothing can be made under a folder; leaves nothing behind."""
+    there = folder
+    while not there.exists() and not there.is_symlink():
+        there = there.parent
+    if not there.is_dir():
+        raise Refusal(f"output={folder}: {there} is not a folder")
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".runner-", dir=there))
+    except OSError as error:
+        raise Refusal(f"output={folder}: cannot write in {there} ({error.strerror})") from error
+
+
+def _measure(raw: dict[str, Any]) -> Measure:
+    node = {"threads": 0, "flush": True, **raw["measure"]}
+    return Measure(**node | ({} if raw["trials"] is None else {"trials": raw["trials"]}))
+
+
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _yaml(raw: dict[str, Any]) -> str:
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    return yaml.dump(raw, Dumper=dumper, sort_keys=False, allow_unicode=True, width=110)

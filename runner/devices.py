@@ -1,0 +1,71 @@
+"""Which device a run takes, decided without torch: by the CUDA driver and torch's version file."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.machinery
+import re
+from pathlib import Path
+
+from runner.model import Refusal
+from runner.typed import nearest
+
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, also when CUDA_VISIBLE_DEVICES hides them all
+
+
+def resolve(text: str) -> str:
+    """`auto | cpu | cuda | cuda:N` -> "cpu" or "cuda:N". Raises Refusal when it is not there."""
+    if text == "cpu":
+        return "cpu"
+    if text == "auto":
+        return "cpu" if obstacle() else "cuda:0"
+    match = re.fullmatch(r"cuda(?::(\d+))?", text)
+    if not match:
+        raise Refusal(f"device={text}: not a device{nearest(text, ('auto', 'cpu', 'cuda', 'cuda:0'))}")
+    why = obstacle()
+    if why:
+        raise Refusal(f"device={text}: {why}; device=cpu runs without a GPU")
+    index, count = int(match[1] or 0), driver()[0]
+    if index >= count:
+        raise Refusal(f"device={text}: there {'is' if count == 1 else 'are'} only {_list(count)}")
+    return f"cuda:{index}"
+
+
+def obstacle() -> str:
+    """Why CUDA cannot be used here; empty when it can."""
+    count, why = driver()
+    return why if not count else torch_obstacle()
+
+
+def _list(count: int) -> str:
+    return "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+
+
+@functools.cache
+def driver() -> tuple[int, str]:
+    """(number of visible GPUs, why there is none), from the CUDA driver library."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0, "no CUDA driver here (libcuda.so.1 is not found)"
+    code, count = library.cuInit(0), ctypes.c_int(0)
+    if code == 0:
+        code = library.cuDeviceGetCount(ctypes.byref(count))
+    if code not in (0, NO_DEVICE):
+        return 0, f"the CUDA driver does not start (error {code})"
+    return count.value, "" if count.value else "the CUDA driver sees no GPU"
+
+
+@functools.cache
+def torch_obstacle() -> str:
+    """Why the installed torch cannot use CUDA; empty when it can. Reads its version.py."""
+    spec = importlib.machinery.PathFinder.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return "torch is not installed"
+    version = Path(spec.submodule_search_locations[0]) / "version.py"
+    text = version.read_text(encoding="utf-8") if version.is_file() else ""
+    found = re.search(r"^cuda\b[^=\n]*=\s*(.+?)\s*$", text, re.MULTILINE)
+    if found and found[1] == "None":
+        return "the installed torch is built for the CPU only"
+    return ""

@@ -1,0 +1,73 @@
+"""What of a configuration can be judged without its op: types, unknown keys, ranges, forbidden keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from runner.schema import MODES, UNAVAILABLE, Config
+from runner.typed import conform, defaults, nearest
+
+SEED_BELOW = 2**63
+LEAST = {"trials": 1, "measure.trials": 1, "measure.warmup": 0, "measure.threads": 0}
+
+
+def take_out_faults(raw: dict[str, Any]) -> list[str]:
+    """The faults; in `raw` a default takes the place of what is wrong, so that the rest can be judged."""
+    instead = defaults(Config) | {"measure": {"warmup": 0, "trials": 1}}
+    faults = [f"{place}: `_target_` is not used here; a variant has a `target`" for place in _targets(raw)]
+    for key in [key for key in raw if key != "op"]:
+        found = _form_faults(key, raw)
+        if found:
+            faults += found
+            raw[key] = instead.get(key)
+    return faults
+
+
+def _form_faults(key: str, raw: dict[str, Any]) -> list[str]:
+    value = raw[key]
+    if key == "shape" and not isinstance(value, dict):
+        example = " ".join(f"shape.{dim}=1024" for dim in _dims(raw) or ["rows", "cols"])
+        return [f"shape={value}: give each dim by its name, as in {example}"]
+    if key == "shapes" and isinstance(value, list) and any(isinstance(each, str) for each in value):
+        sizes = ", ".join(f"{dim}: 8" for dim in _dims(raw) or ["rows"])
+        return [f"shapes: quotes keep the shell from taking a list of shapes apart: 'shapes=[{{{sizes}}}]'"]
+    return conform(Config, {key: value}, "") or _range_faults(key, value)
+
+
+def _dims(raw: dict[str, Any]) -> list[str]:
+    op = raw.get("op")
+    dims = op.get("dims") if isinstance(op, dict) else None
+    return [str(dim) for dim in dims] if isinstance(dims, list) else []
+
+
+def mode_faults(mode: str) -> list[str]:
+    """Why a mode cannot be had."""
+    if mode in UNAVAILABLE:
+        others = ", ".join(each for each in MODES if each not in UNAVAILABLE)
+        return [f"mode={mode}: not available yet; there is {others}"]
+    return [] if mode in MODES else [f"mode={mode}: no such mode{nearest(mode, MODES)}"]
+
+
+def _range_faults(key: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if key == "mode":
+        return mode_faults(value)
+    if key == "limits":
+        return [f"limits.{name}={s}: must be above 0" for name, s in value.items() if s <= 0]
+    if key == "seed" and not 0 <= value < SEED_BELOW:
+        return [f"seed={value}: must be from 0 to 2**63 - 1"]
+    numbers = {f"measure.{name}": n for name, n in value.items()} if key == "measure" else {key: value}
+    low = [(name, n) for name, n in numbers.items() if name in LEAST and n < LEAST[name]]
+    return [f"{name}={n}: must be at least {LEAST[name]}" for name, n in low]
+
+
+def _targets(raw: Any, where: str = "") -> Iterable[str]:
+    """Places of `_target_` keys."""
+    children = raw.items() if isinstance(raw, dict) else enumerate(raw) if isinstance(raw, list) else ()
+    for key, value in children:
+        place = f"{where}.{key}" if where else str(key)
+        if key == "_target_":
+            yield place
+        yield from _targets(value, place)

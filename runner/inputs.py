@@ -1,0 +1,115 @@
+"""Case -> tensors: drawn from the run's seed, or read from the user's file, in the case's layout."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from pathlib import Path
+
+import torch
+
+from runner.model import Case, Input, Refusal
+
+
+def make_inputs(case: Case, seed: int) -> list[torch.Tensor]:
+    """The case's inputs in declared order, on its device. The same seed gives the same values."""
+    return [_read(case, spec) if spec.file else _draw(case, spec, seed) for spec in case.inputs]
+
+
+def upstream_gradient(case: Case, like: torch.Tensor, seed: int) -> torch.Tensor:
+    """A gradient for the output, `like`'s shape, standard normal in the output's dtype."""
+    generator = _generator(case, "upstream gradient", seed)
+    values = torch.randn(like.shape, generator=generator, device=case.device)
+    return values.to(torch_dtype(case.out_dtype))
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    return getattr(torch, name)
+
+
+def _generator(case: Case, name: str, seed: int) -> torch.Generator:
+    """One stream of numbers per (seed, case, input), so that no input depends on another's size."""
+    digest = hashlib.sha256(f"{seed}/{case.case_id}/{name}".encode()).digest()
+    return torch.Generator(device=case.device).manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def _draw(case: Case, spec: Input, seed: int) -> torch.Tensor:
+    storage = _allocate(spec, case.device)
+    _INITS[spec.init](storage, _generator(case, spec.name, seed))
+    return _view(storage, spec)
+
+
+def _normal(out: torch.Tensor, generator: torch.Generator) -> None:
+    if out.is_floating_point():
+        out.normal_(generator=generator)
+    else:
+        _integers(out, generator)
+
+
+def _uniform(out: torch.Tensor, generator: torch.Generator) -> None:
+    if out.is_floating_point():
+        out.uniform_(generator=generator)
+    else:
+        _integers(out, generator)
+
+
+def _integers(out: torch.Tensor, generator: torch.Generator) -> None:
+    """Small integers, exact in every dtype."""
+    low = 0 if out.dtype in (torch.uint8, torch.bool) else -8
+    high = 2 if out.dtype is torch.bool else 9
+    out.random_(low, high, generator=generator)
+
+
+_INITS = {"normal": _normal, "uniform": _uniform, "integers": _integers}
+
+
+def _allocate(spec: Input, device: str) -> torch.Tensor:
+    """Storage for the layout: larger than the input where the layout leaves gaps."""
+    shape = list(spec.shape)
+    if spec.layout == "transposed":
+        shape[-2:] = shape[:-3:-1]
+    elif spec.layout == "strided":
+        shape[-1] *= 2
+    elif spec.layout == "offset1":
+        shape = [math.prod(shape) + 1]
+    return torch.empty(shape, dtype=torch_dtype(spec.dtype), device=device)
+
+
+def _view(storage: torch.Tensor, spec: Input) -> torch.Tensor:
+    if spec.layout == "transposed":
+        return storage.transpose(-1, -2)
+    if spec.layout == "strided":
+        return storage[..., ::2]
+    if spec.layout == "offset1":
+        return storage[1:].view(spec.shape)
+    return storage
+
+
+def _read(case: Case, spec: Input) -> torch.Tensor:
+    values = _load(Path(spec.file))
+    if tuple(values.shape) != spec.shape:
+        found = "x".join(map(str, values.shape))
+        wanted = "x".join(map(str, spec.shape))
+        raise Refusal(
+            f"inputs.{spec.name}: {spec.file} is {found}, and the case's shape {case.shape} needs {wanted}: "
+            "set shape.<dim>= to the file's sizes"
+        )
+    if values.dtype != torch_dtype(spec.dtype):
+        found = str(values.dtype).removeprefix("torch.")
+        raise Refusal(
+            f"inputs.{spec.name}: {spec.file} is {found}, and the case is {spec.dtype}: set dtype={found}"
+        )
+    storage = _allocate(spec, case.device)
+    view = _view(storage, spec)
+    return view.copy_(values)
+
+
+def _load(path: Path) -> torch.Tensor:
+    if path.suffix == ".npy":
+        import numpy
+
+        return torch.from_numpy(numpy.load(path, allow_pickle=False))
+    values = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(values, torch.Tensor):
+        raise Refusal(f"{path} holds a {type(values).__name__}, not one tensor: torch.save(tensor, path)")
+    return values

@@ -1,0 +1,194 @@
+"""The jobs of a command line: Hydra composes them, each is validated once, before the first one runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
+
+from runner import config as configuration
+from runner import folders
+from runner.config import CONF, USER_ERRORS, VERSION_BASE, Described
+from runner.model import Refusal, Settings
+from runner.overrides import checked
+from runner.record import claim
+from runner.sentences import refuse, sentence
+
+DRY = ("plan", "list")  # modes that write nothing
+Execute = Callable[[Settings, Path | None], Any]
+Config = Any  # an omegaconf.DictConfig, handed on as it is
+
+
+class Escape(BaseException):
+    """Carries an error past Hydra, which turns a callback's exceptions into warnings."""
+
+
+class Run:
+    """What one command line does: its jobs, composed and validated once, and their outcomes."""
+
+    def __init__(self, execute: Execute, describe: Callable[[list[Described]], None] = print):
+        self.execute = execute
+        self.describe = describe
+        self.outcomes: list[Any] = []
+        self.refusals: list[str] = []  # of jobs, when they had begun
+        self.started = False
+        self.folder: Path | None = None  # of a sweep
+        self.dry = False
+        self.jobs: dict[tuple[str, ...], Config] = {}
+        self.settings: dict[tuple[str, ...], Settings] = {}
+        self.built: dict[str, Any] = {}
+        self.common: list[str] = []
+
+    def job(self, config: Config) -> float | None:
+        """One run; returns the mean time in ms, for sweepers that optimize."""
+        node = HydraConfig.get()
+        if configuration.lists_all(config):
+            self.describe(list(configuration.all_ops(configuration.config_dirs_of(node))))
+            return None
+        try:
+            settings = self.settings.get(configuration.words_of(node)) or self._validated(config, node)
+            own = node.mode == RunMode.MULTIRUN and settings.mode not in DRY
+            folder = Path(node.runtime.output_dir) if own else None
+            self.started = True
+            outcome = self.execute(settings, folder)
+        except Refusal as refusal:
+            self.refusals.append(str(refusal))
+            return None
+        if outcome is None:
+            return None
+        self.outcomes.append(outcome)
+        return outcome.mean_ms
+
+    def _validated(self, config: Config, node: Any) -> Settings:
+        try:
+            return configuration.settings_of(configuration.with_hydra(config, node), self.built)
+        except USER_ERRORS as error:
+            raise Refusal(sentence(error)) from error
+
+    def start_sweep(self, config: Config) -> None:
+        """Composes and validates every job before the first one runs; then claims the sweep's folder."""
+        loader = GlobalHydra.instance().config_loader()
+        self._load, loader.load_sweep_config = loader.load_sweep_config, self.load
+        faults = []
+        for number, overrides in enumerate(jobs := _jobs_of(config)):
+            try:
+                self.load(config, overrides)
+            except (Refusal, *USER_ERRORS) as error:
+                place = f"job {number} ({' '.join(overrides)})"
+                faults += [f"{place}: {line}" for line in sentence(error).splitlines()]
+        refuse(faults)
+        self.common = [word for word in jobs[0] if all(word in each for each in jobs)] if jobs else []
+        self._claim(config)
+        config.hydra.sweep.dir = str(self.folder)
+
+    def load(self, master_config: Config, sweep_overrides: Sequence[str]) -> Config:
+        """Hydra's `load_sweep_config`, once for each job: it asks twice, and files may change meanwhile."""
+        key = tuple(sweep_overrides)
+        if key not in self.jobs:
+            config = self._load(master_config, list(key))
+            if not configuration.lists_all(config):
+                task = configuration.words_of(config.hydra)
+                self.settings[task] = configuration.settings_of(config, self.built)
+            self.jobs[key] = config
+        config = configuration.unused(self.jobs[key])
+        if self.folder:
+            (self.folder / "multirun.yaml").unlink(missing_ok=True)
+            config.hydra.sweep.dir = str(self.folder)
+            config.hydra.sweep.subdir = "${hydra.job.num}" + folders.job_suffix(key, self.common)
+        return config
+
+    def _claim(self, config: Config) -> None:
+        first = next(iter(self.settings.values()), None)
+        self.dry = bool(self.jobs) and all(each.mode in DRY for each in self.jobs.values())
+        if self.dry:
+            self.folder = Path(tempfile.mkdtemp(prefix="runner-"))  # Hydra makes folders in any case
+            return
+        names = {each.op.name for each in self.settings.values()}
+        name = first.experiment if first else ""
+        output = Path(first.output if first else "outputs")
+        self.folder = claim(output / (name or (names.pop() if len(names) == 1 else "sweep")))
+
+    @property
+    def sweep(self) -> Path | None:
+        """The sweep's folder when there is something in it."""
+        return self.folder if self.folder and self.folder.is_dir() else None
+
+    def close(self) -> None:
+        """Leaves no folder of Hydra's own behind."""
+        if self.folder and self.dry:
+            shutil.rmtree(self.folder)
+        elif self.folder:
+            folders.remove_empty(self.folder)
+
+
+def _jobs_of(config: Config) -> list[list[str]]:
+    """The jobs' overrides where they are known beforehand: with Hydra's basic sweeper."""
+    sweeper = config.hydra.sweeper
+    if not str(sweeper.get("_target_", "")).endswith(BasicSweeper.__name__):
+        return []
+    words = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
+    parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
+    overrides = parser.parse_overrides([*words, *configuration.words_of(config.hydra)])
+    return [job for batch in BasicSweeper.split_arguments(overrides, None) for job in batch]
+
+
+_run: Run | None = None
+
+
+class SweepStart(Callback):
+    """Named in conf/config.yaml; Hydra calls it when a sweep begins."""
+
+    def on_multirun_start(self, config: Config, **kwargs: Any) -> None:
+        if _run is None:
+            return
+        try:
+            _run.start_sweep(config)
+        except Exception as error:
+            raise Escape from error
+
+
+def _job(config: Config) -> float | None:
+    if _run is not None:
+        return _run.job(config)
+    from runner import cli  # a launcher's own process: there is nobody to collect outcomes
+
+    run = Run(cli.execute, cli.describe)
+    mean_ms = run.job(config)
+    refuse(run.refusals)
+    return mean_ms
+
+
+def drive(argv: Sequence[str], run: Run) -> None:
+    """Takes a command line through Hydra: `run.execute(settings, folder)` once for each job.
+
+    `folder` is the job's own when it is part of a sweep, else None. Raises Refusal or one of
+    USER_ERRORS when the user got something wrong; SystemExit where Hydra answers by itself.
+    """
+    global _run
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra raises rather than prints
+    outer, words = _run, sys.argv
+    _run, sys.argv = run, [words[0], *checked(argv, CONF)]
+    try:
+        hydra.main(config_path=str(CONF), config_name="config", version_base=VERSION_BASE)(_job)()
+    except Escape as escape:
+        raise escape.__cause__ from None
+    except OSError as error:
+        if run.started and not isinstance(error, HydraException):  # not of composing: ours
+            raise RuntimeError(f"while a job ran: {error}") from error
+        raise
+    finally:
+        _run, sys.argv = outer, words
+        run.close()

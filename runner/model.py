@@ -1,0 +1,193 @@
+"""What flows from `config` on: frozen, plain, JSON-able values. No torch, no omegaconf."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+class Refusal(Exception):
+    """A user's mistake: one sentence that names the place and the remedy. Exit code 2."""
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of an op as declared: sizes are formulas over dims and attributes."""
+
+    name: str
+    shape: tuple[str, ...]
+    init: str
+    layouts: tuple[str, ...]
+    dtype: str | None = None  # fixed dtype; None takes the case's
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Formulas: floating-point operations, bytes that must be read, bytes that must be written."""
+
+    flops: str
+    read: str
+    write: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """A callable named in YAML, found but not run.
+
+    Exactly one of `module` (dotted name, imported) and `file` (path to a .py) is set;
+    `torch.ops.<namespace>.<op>` has module `torch.ops.<namespace>`. `path` is the source file
+    behind it where there is one.
+    """
+
+    text: str
+    attribute: str
+    module: str = ""
+    file: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One implementation, as declared in the op's YAML."""
+
+    name: str
+    target: Target
+    why: str = ""
+    language: str = "python"  # python | triton | cpp | cuda: what it needs to run
+    sources: tuple[str, ...] = ()  # absolute paths of .cu / .cpp
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    compile: dict[str, Any] | None = None  # keyword arguments of torch.compile
+    accepts: str = ""
+    opt_in: str = ""  # a formula: when true the variant runs only if it is named
+    requires: tuple[str, ...] = ()
+    group: str = ""
+    unit: str = "fp32"
+    work: float = 1.0
+    accuracy: str = "elementwise"
+    memory: str = ""
+
+
+@dataclass(frozen=True)
+class Op:
+    """What is computed, as declared in `conf/op/<name>.yaml`."""
+
+    name: str
+    why: str
+    dims: tuple[str, ...]
+    dim_defaults: dict[str, str]
+    attrs: dict[str, tuple[Any, ...]]
+    shapes: dict[str, tuple[dict[str, int], ...]]
+    dtypes: tuple[str, ...]
+    inputs: tuple[InputSpec, ...]
+    reference: Target
+    reference_kwargs: dict[str, Any]
+    grad: tuple[str, ...]
+    cost: dict[str, Cost]  # by direction
+    baseline: str
+    variants: dict[str, Variant]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How times are taken (`conf/measure/*.yaml`)."""
+
+    warmup: int
+    trials: int
+    threads: int  # CPU threads; 0 takes the physical cores
+    flush: bool
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds after which a stage is stopped."""
+
+    start_s: float
+    build_s: float
+    inputs_s: float
+    check_s: float
+    measure_s: float
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A validated run: what the user asked for, nothing left to look up."""
+
+    op: Op
+    variants: tuple[str, ...]  # names, in the op's order
+    named: tuple[str, ...]  # those the user named one by one (not through all or a group)
+    dtypes: tuple[str, ...]  # "float32", or "bfloat16+float32" for one per input
+    directions: tuple[str, ...]
+    attrs: dict[str, tuple[Any, ...]]
+    layouts: tuple[str, ...]
+    shapes: tuple[dict[str, int], ...]  # every dim has a value
+    smoke: tuple[dict[str, int], ...]
+    files: dict[str, str]  # input name -> absolute path of a .pt or .npy
+    device: str  # "cpu" or "cuda:N"; auto is already decided
+    mode: str
+    measure: Measure
+    limits: Limits
+    seed: int
+    experiment: str
+    output: str  # absolute folder that run folders go under
+    command: tuple[str, ...]  # the overrides, for the record
+    resolved_yaml: str
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input of a case: numbers only."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    init: str
+    layout: str
+    file: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What its variants share."""
+
+    case_id: str
+    op: str
+    attrs: dict[str, Any]
+    shape: dict[str, int]
+    layout: str
+    dtype: str
+    direction: str
+    device: str
+    inputs: tuple[Input, ...]
+    out_dtype: str
+    grad: tuple[str, ...]
+    reference: Target
+    reference_kwargs: dict[str, Any]
+    flops: float
+    read_bytes: float
+    write_bytes: float
+    baseline: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One planned row: a variant with one parameter set, on one case."""
+
+    index: int
+    variant: Variant
+    params: dict[str, Any]
+    memory_bytes: float  # inputs, outputs and the variant's own
+    skip: str = ""  # why it does not apply; empty when it does
+    interpreted: bool = False  # Triton on a CPU: checked at the smoke shapes, never timed
+
+
+@dataclass(frozen=True)
+class PlannedCase:
+    case: Case
+    entries: tuple[Entry, ...]
+    smoke: tuple[Case, ...] = ()  # the same case at the smoke shapes
+
+
+@dataclass(frozen=True)
+class Plan:
+    cases: tuple[PlannedCase, ...]

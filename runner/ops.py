@@ -1,0 +1,233 @@
+"""An op's YAML, already plain data, becomes a `model.Op`; every fault in it is collected."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from runner import dtypes, formula, shapes, targets
+from runner.model import Cost, InputSpec, Op, Refusal, Target, Variant
+from runner.schema import ACCURACIES, DIRECTIONS, INITS, LAYOUTS, SETS, UNITS, OpNode, VariantNode
+from runner.typed import conform, defaults, nearest
+
+PEER = "peer"
+WORDS = ("device", "dtype", "direction", "layout")  # further names in `accepts` and `opt_in`
+TAKEN = {*WORDS, "itemsize", "itemsize_out", "inf", "min", "max"}
+NO_COST = (
+    "cost: missing; give flops, read and write as formulas under cost.forward, "
+    "for without them nobody can say how near a time is to what the card can do"
+)
+
+
+def build(raw: Any, search: targets.Search, file: str = "") -> tuple[Op | None, list[str]]:
+    """(the op, nothing) or (None, what is wrong), from plain data. `file`: the YAML it was read from."""
+    builder = _Builder(raw, search)
+    try:
+        op = builder.build()
+    except Refusal as refusal:
+        return None, [str(refusal)]
+    if op and file and op.name != (stem := Path(file).stem):
+        return None, [f"name: {op.name!r}, and the file says {stem!r}; make them one"]
+    return op, builder.faults
+
+
+class _Builder:
+    """Collects in `faults` one entry for each thing that is wrong."""
+
+    def __init__(self, raw: dict[str, Any], search: targets.Search):
+        self.raw = raw
+        self.search = search
+        self.faults: list[str] = []
+
+    def build(self) -> Op | None:
+        """The op, or None when its faults are too basic to go on."""
+        self.faults += [NO_COST if f == "cost: missing" else f for f in conform(OpNode, self.raw, "")]
+        if self.faults:
+            return None
+        self.raw = _with_defaults(OpNode, self.raw)
+        self._names()
+        self._inputs()
+        self._costs()
+        sets = {name: tuple(self._shapes(name, each)) for name, each in self.raw["shapes"].items()}
+        variants = {name: self._variant(name, each) for name, each in self.raw["variants"].items()}
+        self._choices(variants)
+        reference = self._target("reference.target", self.raw["reference"]["target"])
+        return None if self.faults else self._op(sets, variants, reference)
+
+    def _op(self, sets: dict, variants: dict, reference: Target) -> Op:
+        raw = self.raw
+        return Op(
+            name=raw["name"],
+            why=raw["why"],
+            dims=tuple(raw["dims"]),
+            dim_defaults={dim: str(text) for dim, text in raw["dim_defaults"].items()},
+            attrs={name: tuple(values) for name, values in raw["attrs"].items()},
+            shapes=sets,
+            dtypes=tuple(raw["dtypes"]),
+            inputs=tuple(_input(name, each) for name, each in raw["inputs"].items()),
+            reference=reference,
+            reference_kwargs=raw["reference"].get("kwargs", {}),
+            grad=tuple(raw["grad"]),
+            cost={way: Cost(**{k: str(v) for k, v in each.items()}) for way, each in raw["cost"].items()},
+            baseline=raw["baseline"],
+            variants=variants,
+        )
+
+    def _names(self) -> None:
+        """Dims and attributes share one namespace in formulas."""
+        raw, seen = self.raw, dict.fromkeys(TAKEN, "a word of formulas")
+        for kind, names in (("dim", raw["dims"]), ("attribute", raw["attrs"]), ("input", raw["inputs"])):
+            for name in names:
+                if not name.isidentifier() or keyword.iskeyword(name):
+                    self.faults.append(f"{kind} {name!r}: a name has letters, digits and _")
+                elif kind != "input" and name in seen:
+                    self.faults.append(f"{kind} {name!r}: the name is taken, it is also {seen[name]}")
+                seen.setdefault(name, f"{'a dim' if kind == 'dim' else 'an ' + kind}")
+        for dim, text in raw["dim_defaults"].items():
+            self._known(f"dim_defaults.{dim}", dim, raw["dims"], "dim")
+            self._formula(f"dim_defaults.{dim}", text, raw["dims"])
+        for name, values in raw["attrs"].items():
+            if not values:
+                self.faults.append(
+                    f"attrs.{name}: an empty list; give the values it may take, the first is the default"
+                )
+
+    def _inputs(self) -> None:
+        raw = self.raw
+        if not raw["inputs"]:
+            self.faults.append("inputs: an op needs at least one")
+        for name, each in raw["inputs"].items():
+            for i, size in enumerate(each["shape"]):
+                self._formula(f"inputs.{name}.shape[{i}]", size, [*raw["dims"], *raw["attrs"]])
+            self._known(f"inputs.{name}.init", each.get("init", "normal"), INITS, "init")
+            for layout in each.get("layouts", []):
+                self._known(f"inputs.{name}.layouts", layout, LAYOUTS, "layout")
+            if each.get("dtype") is not None:
+                self._known(f"inputs.{name}.dtype", each["dtype"], dtypes.NAMES, "dtype")
+        for name in raw["grad"]:
+            self._known("grad", name, raw["inputs"], "input")
+        self._dtypes()
+
+    def _dtypes(self) -> None:
+        count = len(self.raw["inputs"])
+        if not self.raw["dtypes"]:
+            self.faults.append("dtypes: an empty list")
+        for entry in self.raw["dtypes"]:
+            parts = entry.split("+")
+            for part in parts:
+                self._known("dtypes", part, dtypes.NAMES, "dtype")
+            if len(parts) not in (1, count):
+                self.faults.append(
+                    f"dtypes: {entry} names {len(parts)} dtypes, and the op has {count} inputs"
+                )
+
+    def _costs(self) -> None:
+        cost = self.raw["cost"]
+        if "forward" not in cost:
+            self.faults.append(NO_COST.replace("cost:", "cost.forward:", 1))
+        for way, each in cost.items():
+            self._known("cost", way, DIRECTIONS, "direction")
+            for name, text in each.items():
+                self._formula(f"cost.{way}.{name}", text, self._formula_names())
+
+    def _formula_names(self) -> list[str]:
+        raw = self.raw
+        sizes = [f"itemsize_{name}" for name in raw["inputs"]]
+        return [*raw["dims"], *raw["attrs"], "itemsize", "itemsize_out", *sizes]
+
+    def _shapes(self, name: str, entries: list[dict[str, int]]) -> Iterable[dict[str, int]]:
+        if not entries:
+            self.faults.append(f"shapes.{name}: an empty list")
+        for i, entry in enumerate(entries):
+            where = f"shapes.{name}[{i}]"
+            wrong = shapes.faults(self.raw, entry, where)
+            self.faults += wrong
+            if not wrong and not self.faults:
+                yield shapes.complete(self.raw["dims"], self.raw["dim_defaults"], entry)
+
+    def _choices(self, variants: dict[str, Variant]) -> None:
+        raw = self.raw
+        for name in SETS:
+            if name not in raw["shapes"]:
+                self.faults.append(f"shapes.{name}: missing; an op has the sets {', '.join(SETS)}")
+        if not variants:
+            self.faults.append("variants: an op needs at least one")
+        self._known("baseline", raw["baseline"], variants, "variant")
+        groups = {each["group"] for each in raw["variants"].values() if each.get("group")} | {"all", PEER}
+        for name in groups & set(variants):
+            self.faults.append(f"variants.{name}: the name also means a group of variants; choose another")
+
+    def _variant(self, name: str, raw: dict[str, Any]) -> Variant:
+        raw, where = _with_defaults(VariantNode, raw), f"variants.{name}"
+        self._variant_formulas(where, raw)
+        self._variant_arguments(where, raw)
+        self._known(f"{where}.unit", raw["unit"], UNITS, "unit")
+        self._known(f"{where}.accuracy", raw["accuracy"], ACCURACIES, "accuracy")
+        if raw["work"] <= 0:
+            self.faults.append(f"{where}.work: must be above 0, got {raw['work']}")
+        sources = tuple(self._source(f"{where}.sources", each) for each in raw["sources"])
+        missing = "" in sources
+        target = self._target(f"{where}.target", raw["target"], sources, raw["requires"], missing)
+        raw["params"] = {key: tuple(values) for key, values in raw["params"].items()}
+        for key in ("accepts", "opt_in", "memory"):
+            raw[key] = str(raw[key])
+        raw |= {"requires": tuple(raw["requires"]), "sources": sources, "work": float(raw["work"])}
+        language = "python" if missing else targets.language(target, sources)
+        return Variant(**raw | {"name": name, "target": target, "language": language})
+
+    def _variant_formulas(self, where: str, raw: dict[str, Any]) -> None:
+        names = [*self._formula_names(), *raw["params"]]
+        for key, known in (("memory", names), ("accepts", [*names, *WORDS]), ("opt_in", [*names, *WORDS])):
+            if raw[key] != "":
+                self._formula(f"{where}.{key}", raw[key], known)
+
+    def _variant_arguments(self, where: str, raw: dict[str, Any]) -> None:
+        """Attributes, kwargs and params are all passed by name: no name twice."""
+        seen = dict.fromkeys(self.raw["attrs"], "attrs")
+        for key in ("kwargs", "params"):
+            for name in raw[key]:
+                if name in seen:
+                    self.faults.append(
+                        f"{where}.{key}.{name}: also in {seen[name]}; it can be passed only once"
+                    )
+                seen[name] = f"{where}.{key}"
+        for name, values in raw["params"].items():
+            if not values:
+                self.faults.append(f"{where}.params.{name}: an empty list; give the values to run")
+
+    def _source(self, where: str, text: str) -> str:
+        try:
+            return str(self.search.file(text))
+        except targets.NotFound as error:
+            self.faults.append(f"{where}: {error}")
+            return ""
+
+    def _target(self, where: str, text: str, sources=(), requires=(), unknown: bool = False) -> Target:
+        """`unknown`: a source is missing, so what it registers cannot be told."""
+        try:
+            return targets.find(text, self.search, sources, requires)
+        except targets.NotFound as error:
+            if not unknown:
+                self.faults.append(f"{where}: {error}")
+            return Target(text, "")
+
+    def _formula(self, where: str, text: object, known: Iterable[str]) -> None:
+        wrong = formula.fault(str(text), known)
+        if wrong:
+            self.faults.append(f"{where}: the formula {wrong}")
+
+    def _known(self, where: str, name: str, known: Iterable[str], noun: str) -> None:
+        if name not in known:
+            self.faults.append(f"{where}: no {noun} {name!r}{nearest(name, known)}")
+
+
+def _with_defaults(node: type, raw: dict[str, Any]) -> dict[str, Any]:
+    return {**defaults(node), **raw}
+
+
+def _input(name: str, raw: dict[str, Any]) -> InputSpec:
+    shape = tuple(str(size) for size in raw["shape"])
+    layouts = tuple(raw.get("layouts") or ["contiguous"])
+    return InputSpec(name, shape, raw.get("init", "normal"), layouts, raw.get("dtype"))

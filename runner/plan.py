@@ -1,0 +1,153 @@
+"""Settings -> plan: every case and every row, before anything is built. Pure: no torch, no files."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+from typing import Any
+
+from runner import dtypes, formula
+from runner.model import Case, Entry, Input, Plan, PlannedCase, Settings, Variant
+
+_LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
+
+
+def plan(settings: Settings) -> Plan:
+    """All cases of a run in the order attributes, shapes, dtypes, directions, layouts."""
+    return Plan(tuple(_planned(settings, *combination) for combination in _combinations(settings)))
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys: how lists and dicts are hashed and written."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def short_hash(value: Any) -> str:
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
+
+
+def _combinations(settings: Settings):
+    attrs = [dict(zip(settings.attrs, values)) for values in itertools.product(*settings.attrs.values())]
+    return itertools.product(attrs, settings.shapes, settings.dtypes, settings.directions, settings.layouts)
+
+
+def _planned(settings: Settings, attrs, shape, dtype, direction, layout) -> PlannedCase:
+    case = _case(settings, attrs, shape, dtype, direction, layout)
+    entries = tuple(
+        _entry(settings, case, variant, params)
+        for variant in (settings.op.variants[name] for name in settings.variants)
+        for params in _parameter_sets(variant)
+    )
+    entries = tuple(_indexed(entries))
+    smoke = ()
+    if any(entry.interpreted for entry in entries):
+        smoke = tuple(_case(settings, attrs, small, dtype, direction, layout) for small in settings.smoke)
+    return PlannedCase(case, entries, smoke)
+
+
+def _parameter_sets(variant: Variant) -> list[dict[str, Any]]:
+    return [dict(zip(variant.params, values)) for values in itertools.product(*variant.params.values())]
+
+
+def _indexed(entries):
+    for index, entry in enumerate(entries):
+        yield Entry(index, entry.variant, entry.params, entry.memory_bytes, entry.skip, entry.interpreted)
+
+
+def _case(settings: Settings, attrs, shape, dtype, direction, layout) -> Case:
+    op = settings.op
+    inputs = _inputs(settings, attrs, shape, dtype, layout)
+    out_dtype = dtypes.promote([(i.dtype, len(i.shape)) for i in inputs])
+    names = case_names(attrs, shape, inputs, out_dtype)
+    cost = op.cost[direction]
+    identity = {"op": op.name, "attrs": attrs, "shape": shape, "layout": layout, "dtype": dtype}
+    return Case(
+        case_id=short_hash(identity | {"direction": direction}),
+        op=op.name,
+        attrs=attrs,
+        shape=shape,
+        layout=layout,
+        dtype=dtype,
+        direction=direction,
+        device=settings.device,
+        inputs=inputs,
+        out_dtype=out_dtype,
+        grad=_differentiable(op.grad, inputs) if direction == "backward" else (),
+        reference=op.reference,
+        reference_kwargs=op.reference_kwargs,
+        flops=float(formula.evaluate(cost.flops, names)),
+        read_bytes=float(formula.evaluate(cost.read, names)),
+        write_bytes=float(formula.evaluate(cost.write, names)),
+        baseline=op.baseline,
+    )
+
+
+def _inputs(settings: Settings, attrs, shape, dtype: str, layout: str) -> tuple[Input, ...]:
+    specs = settings.op.inputs
+    parts = dtype.split("+")
+    parts = parts * len(specs) if len(parts) == 1 else parts
+    result = []
+    for spec, part in zip(specs, parts, strict=True):
+        sizes = tuple(int(formula.evaluate(size, {**shape, **attrs})) for size in spec.shape)
+        fits = layout in spec.layouts and len(sizes) >= _LEAST_DIMS.get(layout, 0)
+        chosen = layout if fits else "contiguous"
+        file = settings.files.get(spec.name, "")
+        result.append(Input(spec.name, sizes, spec.dtype or part, spec.init, chosen, file))
+    return tuple(result)
+
+
+def _differentiable(names: tuple[str, ...], inputs: tuple[Input, ...]) -> tuple[str, ...]:
+    """Integers have no gradient."""
+    return tuple(i.name for i in inputs if i.name in names and dtypes.is_floating(i.dtype))
+
+
+def case_names(attrs, shape, inputs: tuple[Input, ...], out_dtype: str) -> dict[str, Any]:
+    """What a formula may name: dims, attributes and element sizes in bytes."""
+    names: dict[str, Any] = {**attrs, **shape, "itemsize_out": dtypes.itemsize(out_dtype)}
+    names |= {f"itemsize_{i.name}": dtypes.itemsize(i.dtype) for i in inputs}
+    if len({i.dtype for i in inputs}) == 1:
+        names["itemsize"] = dtypes.itemsize(inputs[0].dtype)
+    return names
+
+
+def _entry(settings: Settings, case: Case, variant: Variant, params: dict[str, Any]) -> Entry:
+    names = case_names(case.attrs, case.shape, case.inputs, case.out_dtype)
+    own = float(formula.evaluate(variant.memory, {**names, **params})) if variant.memory else 0.0
+    kind = case.device.partition(":")[0]
+    words = {"device": kind, "dtype": case.dtype, "direction": case.direction, "layout": case.layout}
+    skip = _skip(settings, variant, {**names, **params, **words}, case)
+    interpreted = not skip and variant.language == "triton" and kind == "cpu"
+    return Entry(0, variant, params, bytes_of(case) + own, skip, interpreted)
+
+
+def bytes_of(case: Case) -> float:
+    """Bytes of a case's inputs and outputs."""
+    return sum(math.prod(i.shape) * dtypes.itemsize(i.dtype) for i in case.inputs) + case.write_bytes
+
+
+def check_bytes(case: Case) -> float:
+    """Bytes that checking a case needs besides: inputs and output again in float64, one temporary."""
+    elements = sum(math.prod(i.shape) for i in case.inputs)
+    return 8.0 * (elements + 2 * case.write_bytes / dtypes.itemsize(case.out_dtype))
+
+
+def _skip(settings: Settings, variant: Variant, names: dict[str, Any], case: Case) -> str:
+    """Why a variant does not apply to a case; empty when it does."""
+    kind = names["device"]
+    if case.direction == "backward" and not case.grad:
+        return f"no input of this op has a gradient in {case.dtype}"
+    if variant.language == "cuda" and kind == "cpu":
+        return "CUDA C++ needs a GPU, and this run is on the CPU"
+    if variant.language == "cpp" and kind == "cuda":
+        return "C++ for the CPU, and this run is on a GPU"
+    if variant.accepts and not formula.evaluate(variant.accepts, names):
+        return f"accepts only {variant.accepts}; here {_values(variant.accepts, names)}"
+    if variant.opt_in and variant.name not in settings.named and formula.evaluate(variant.opt_in, names):
+        return f"runs only when named (variant={variant.name}) where {variant.opt_in}"
+    return ""
+
+
+def _values(text: str, names: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={names[name]}" for name in formula.names(text) if name in names)

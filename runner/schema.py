@@ -1,0 +1,147 @@
+"""What may stand in a configuration: plain dataclasses, the one list of keys, types and defaults.
+
+`config.py` stores `Config` with Hydra as the first of the defaults; `typed.py` holds what was
+composed against these types. The text beside the type of a key is its line in `--help`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
+
+Number = int | float
+Names = str | list[str]
+Table = dict[str, Any]
+
+
+@dataclass
+class MeasureNode:
+    """`conf/measure/<name>.yaml`."""
+
+    warmup: int
+    trials: int
+    threads: int = 0
+    flush: bool = True
+
+
+@dataclass
+class LimitsNode:
+    """Seconds after which a stage is stopped."""
+
+    start_s: Number = 120
+    build_s: Number = 600
+    inputs_s: Number = 300
+    check_s: Number = 600
+    measure_s: Number = 600
+
+
+@dataclass
+class InputNode:
+    """One input of an op; sizes are numbers, dims or formulas."""
+
+    shape: list[str | int]
+    init: str = "normal"
+    layouts: list[str] = field(default_factory=lambda: ["contiguous"])
+    dtype: str | None = None
+
+
+@dataclass
+class ReferenceNode:
+    """What the variants are checked against, evaluated in float64."""
+
+    target: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class CostNode:
+    """Formulas: floating-point operations, bytes read, bytes written."""
+
+    flops: str | Number
+    read: str | Number
+    write: str | Number
+
+
+@dataclass
+class VariantNode:
+    """One implementation of an op."""
+
+    target: str
+    why: str = ""
+    sources: list[str] = field(default_factory=list)
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    params: dict[str, list[Any]] = field(default_factory=dict)
+    compile: dict[str, Any] | None = None
+    accepts: str | bool = ""
+    opt_in: str | bool = ""
+    requires: list[str] = field(default_factory=list)
+    group: str = ""
+    unit: str = "fp32"
+    work: Number = 1.0
+    accuracy: str = "elementwise"
+    memory: str | Number = ""
+
+
+@dataclass
+class OpNode:
+    """`conf/op/<name>.yaml`."""
+
+    name: str
+    dims: list[str]
+    shapes: dict[str, list[dict[str, int]]]
+    dtypes: list[str]
+    inputs: dict[str, InputNode]
+    reference: ReferenceNode
+    cost: dict[str, CostNode]
+    baseline: str
+    variants: dict[str, VariantNode]
+    why: str = ""
+    dim_defaults: dict[str, str | int] = field(default_factory=dict)
+    attrs: dict[str, list[Any]] = field(default_factory=dict)
+    grad: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Config:
+    """The keys of a run. Every one has a default; `op` alone has to be given."""
+
+    op: Annotated[OpNode | None, "what is computed: a file of conf/op (mode=list describes them)"] = None
+    variant: Annotated[Names, "all, a name, a group such as peer, a list: [all,peer]"] = "all"
+    dtype: Annotated[Names | None, "float32, bfloat16+float32 (one per input), a list, all"] = None
+    direction: Annotated[Names, "forward, backward, [forward,backward]"] = "forward"
+    attrs: Annotated[Table, "attrs.<name>=: a value, a list, all"] = field(default_factory=dict)
+    shape: Annotated[Table, "shape.<dim>=: that dim in every shape"] = field(default_factory=dict)
+    shapes: Annotated[str | list[Table] | None, "a set of the op (smoke, table) or a list, see above"] = None
+    layout: Annotated[Names, "contiguous, transposed, offset1, strided, a list, all"] = "contiguous"
+    inputs: Annotated[Table, "inputs.<name>=: the .pt or .npy file of it"] = field(default_factory=dict)
+    device: Annotated[str, "auto, cpu, cuda, cuda:1; auto takes a GPU when there is one"] = "auto"
+    mode: Annotated[str, "what to do, see below"] = "bench"
+    measure: Annotated[MeasureNode, "default, quick, thorough: how times are taken"] = field(
+        default_factory=dict
+    )
+    trials: Annotated[int | None, "timed calls of each variant, in place of the measure's"] = None
+    baseline: Annotated[str | None, "the variant that speedup is measured against"] = None
+    seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
+    output: Annotated[str, "where run folders go; from where you are"] = "outputs"
+    limits: Annotated[LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure"] = (
+        field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
+    )
+    why: Annotated[str, "a sentence for the record; experiments have one"] = ""
+
+
+MODES = {
+    "bench": "build, check and time",
+    "check": "build and check, no timing",
+    "debug": "check with launch blocking and full tracebacks, no timing",
+    "plan": "print the cases, the variants and the memory they need; runs nothing",
+    "list": "print ops and variants and why they are there; needs no op",
+    "profile": "not available yet",
+    "ceilings": "not available yet",
+}
+UNAVAILABLE = ("profile", "ceilings")
+DIRECTIONS = ("forward", "backward")
+LAYOUTS = ("contiguous", "transposed", "offset1", "strided")
+INITS = ("normal", "uniform", "integers")
+UNITS = ("fp32", "tf32", "bf16", "fp64")
+ACCURACIES = ("elementwise", "normwise")
+SETS = ("cuda", "cpu", "smoke")

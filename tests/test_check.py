@@ -1,0 +1,168 @@
+"""The check has teeth: each kind of wrong output is refused, and right ones pass."""
+
+import math
+
+import pytest
+import torch
+
+from runner import check
+
+F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
+
+
+def errors(out, expected, dtype=F32, accuracy="elementwise"):
+    return check.compare(out, torch.as_tensor(expected, dtype=torch.float64), dtype, "cpu", accuracy)
+
+
+def test_the_reference_rounded_to_the_dtype_passes_with_half_an_ulp():
+    expected = torch.randn(10_000, dtype=torch.float64)
+    for dtype in (F32, BF16, F16):
+        found = errors(expected.to(dtype), expected, dtype)
+        assert found.reason == ""
+        assert 0.4 < found.max_ulp < 0.501  # float64 to float16 rounds twice
+
+
+def test_figures_of_a_known_error():
+    found = errors(torch.tensor([1.0, 2.0, 4.0]), [1.0, 2.0, 4.000001])
+    assert found.max_abs_err == pytest.approx(1e-6, rel=1e-6)
+    assert found.max_rel_err == pytest.approx(2.5e-7, rel=1e-6)
+    assert found.norm_rel_err == pytest.approx(1e-6 / math.sqrt(21), rel=1e-5)
+    assert found.max_ulp == pytest.approx(1e-6 / 2**-21, rel=1e-5)
+
+
+EXPECTED = torch.softmax(torch.randn(8, 4096, dtype=torch.float64), -1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "zeros",
+        "constant",
+        "input",
+        "one element",
+        "swapped pair",
+        "nan",
+        "bfloat16 accuracy",
+        "tf32 accuracy",
+    ],
+)
+def test_wrong_values_are_refused(name):
+    right = EXPECTED.float()
+    wrong = right.clone()
+    if name == "zeros":
+        wrong.zero_()
+    elif name == "constant":
+        wrong.fill_(1 / 4096)
+    elif name == "input":
+        wrong = torch.randn_like(right)
+    elif name == "one element":
+        wrong[3, 77] *= 1.001
+        wrong[3, 77] += right.max() / 100
+    elif name == "swapped pair":
+        wrong[0, [0, 1]] = right[0, [1, 0]]
+    elif name == "nan":
+        wrong.fill_(math.nan)
+    elif name == "bfloat16 accuracy":
+        wrong = right.bfloat16().float()
+    else:
+        wrong = (right.view(torch.int32) & ~0x1FFF).view(F32)
+    assert errors(right, EXPECTED).reason == ""
+    assert errors(wrong, EXPECTED).reason != ""
+
+
+def test_zeros_are_refused_where_all_right_values_are_tiny():
+    expected = torch.full((393216,), 4e-6, dtype=torch.float64)
+    assert "elements" in errors(torch.zeros(393216), expected).reason
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        (None, "NoneType"),
+        ([torch.zeros(2)], "list"),
+        (torch.nn.Parameter(torch.zeros(2)), "Parameter"),
+        (torch.zeros(3), r"shape \(3,\)"),
+        (torch.zeros(0), r"shape \(0,\)"),
+        (torch.zeros(2, dtype=torch.float64), "float64"),
+        (torch.zeros(2, device="meta"), "meta"),
+        (torch.zeros(2).to_sparse(), "torch.sparse_coo"),
+    ],
+)
+def test_anything_but_the_right_kind_of_tensor_is_refused(out, words):
+    with pytest.raises(AssertionError, match=words):
+        assert errors(out, [0.0, 0.0]).reason == ""
+
+
+def test_non_finite_values_must_stand_where_the_reference_has_them():
+    expected = [math.nan, math.inf, -math.inf, 1.0]
+    assert errors(torch.tensor(expected), expected).reason == ""
+    for at, value in [(0, 0.0), (1, math.nan), (1, -math.inf), (2, 3e38), (3, math.nan), (3, math.inf)]:
+        out = torch.tensor(expected)
+        out[at] = value
+        assert f"element {at}" in errors(out, expected).reason
+
+
+def test_overflow_of_the_dtype_is_expected_where_the_reference_overflows():
+    assert errors(torch.tensor([math.inf], dtype=F16), [70000.0], F16).reason == ""
+    assert errors(torch.tensor([65504.0], dtype=F16), [70000.0], F16).reason != ""
+
+
+def test_integers_must_be_exact():
+    assert errors(torch.tensor([1, 2]), [1.0, 2.0], torch.int64).reason == ""
+    assert errors(torch.tensor([1, 3]), [1.0, 2.0], torch.int64).reason != ""
+
+
+def test_normwise_forgives_one_element_but_not_the_norm():
+    expected = torch.ones(1000, dtype=torch.float64)
+    expected[0] = 1e-5
+    out = expected.float()
+    out[0] = 3e-5
+    assert errors(out, expected).reason != ""
+    assert errors(out, expected, accuracy="normwise").reason == ""
+    assert "norm-relative" in errors(out * 1.001, expected, accuracy="normwise").reason
+
+
+def test_empty_outputs_compare():
+    assert errors(torch.zeros(0, 8), torch.zeros(0, 8)).reason == ""
+
+
+def test_pieces_add_up(monkeypatch):
+    expected = torch.randn(1000, dtype=torch.float64)
+    out = expected.float()
+    out[901] += 1.0
+    whole = errors(out, expected)
+    monkeypatch.setattr(check, "_CHUNK", 64)
+    pieces = errors(out, expected)
+    assert "element 901" in pieces.reason
+    assert pieces.max_abs_err == whole.max_abs_err
+
+
+def test_a_change_of_an_input_is_seen_even_of_a_nan():
+    x = torch.tensor([1.0, math.nan])
+    before = check.snapshot([x])
+    assert check.changed([x], before) == []
+    x[1] = 2.0
+    assert check.changed([x], before) == [0]
+
+
+def test_the_reference_of_a_gradient_is_autograd_in_float64():
+    x = torch.randn(5)
+    expected, upstream = check.reference(torch.tanh, [x], {}, [0], lambda out: torch.ones(5))
+    assert expected[0].dtype is torch.float64
+    assert torch.allclose(expected[0], 1 - torch.tanh(x.double()) ** 2)
+    assert upstream.shape == (5,)
+
+
+@pytest.mark.parametrize("numel", [16, 1 << 14, 1 << 22])
+def test_memory_that_a_call_does_not_write_holds_nothing_right(numel):
+    torch.full((numel,), 7.0)  # freed: what a variant that writes nothing would return
+    with check.poisoned([4 * numel], "cpu"):
+        stale = torch.empty(numel)
+    assert bool((stale < -1e38).all())
+
+
+@pytest.mark.gpu
+def test_free_cuda_memory_is_poisoned():
+    torch.full((1 << 20,), 7.0, device="cuda")
+    with check.poisoned([4 << 20], "cuda:0"):
+        assert bool(torch.empty(1 << 20, device="cuda").isnan().all())

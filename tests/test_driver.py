@@ -1,0 +1,242 @@
+"""Runs end to end on the CPU: one row for each planned one, whatever a variant does."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from runner import driver
+from runner.columns import COLUMNS, SAMPLE_COLUMNS
+from runner.config import compose
+from tests.support import ROOT
+
+FAULTS = """
+import os, signal, sys, time
+import torch
+
+def right(x):
+    return x * 2
+
+def wrong(x):
+    return x * 2.001
+
+def raises(x):
+    raise ValueError("no such luck\\nsecond line")
+
+def segfaults(x):
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+def leaves(x):
+    os._exit(0)
+
+def exits(x):
+    sys.exit(3)
+
+def hangs(x):
+    time.sleep(600)
+
+def floods(x):
+    for _ in range(100):
+        print("y" * 100_000)
+    return x * 2
+
+def returns_none(x):
+    return None
+
+def writes_input(x):
+    return x.mul_(2)
+
+def refuses(x):
+    raise NotImplementedError("This variant takes only a Tuesday.")
+
+CALLS = 0
+
+def later_wrong(x):
+    global CALLS
+    CALLS += 1
+    return x * 2 if CALLS < 8 else x * 3
+
+def dies_when_timed(x):
+    global CALLS
+    CALLS += 1
+    if CALLS > 6:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return x * 2
+"""
+
+YAML = """
+name: double
+why: an op for tests
+dims: [n]
+shapes: {{cpu: [{{n: 1000}}], cuda: [{{n: 1000}}], smoke: [{{n: 3}}]}}
+dtypes: [float32]
+inputs: {{x: {{shape: [n]}}}}
+reference: {{target: "{file}:right"}}
+cost: {{forward: {{flops: n, read: n*itemsize, write: n*itemsize}}}}
+baseline: right
+variants:
+{variants}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """run(names, *overrides) -> {variant: row} of a run over the named faults."""
+    file = tmp_path / "faults.py"
+    file.write_text(FAULTS)
+
+    def go(names, *overrides):
+        lines = "\n".join(f"  {name}: {{target: '{file}:{name}'}}" for name in names)
+        folder = tmp_path / "conf" / "op"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "double.yaml").write_text(YAML.format(file=file, variants=lines))
+        words = [
+            "op=double",
+            "variant=all",
+            "device=cpu",
+            "trials=8",
+            f"output={tmp_path / 'out'}",
+            *overrides,
+        ]
+        outcome = driver.execute(compose(words, [str(tmp_path / "conf")]), show=False)
+        with open(outcome.folder / "results.csv", newline="") as table:
+            rows = list(csv.DictReader(table))
+        go.outcome = outcome
+        return {row["variant"]: row for row in rows}
+
+    yield go
+    driver.shutdown()
+
+
+def test_every_fault_costs_its_own_row_only(run):
+    names = [
+        "right",
+        "segfaults",
+        "raises",
+        "leaves",
+        "exits",
+        "floods",
+        "returns_none",
+        "writes_input",
+        "wrong",
+    ]
+    rows = run([*names, "refuses", "later_wrong", "dies_when_timed"])
+    status = {name: row["status"] for name, row in rows.items()}
+    assert status == {
+        "right": "ok",
+        "floods": "ok",
+        "wrong": "wrong",
+        "raises": "error",
+        "exits": "error",
+        "segfaults": "crashed",
+        "leaves": "crashed",
+        "returns_none": "wrong",
+        "writes_input": "wrong",
+        "refuses": "skipped",
+        "later_wrong": "wrong",
+        "dies_when_timed": "crashed",
+    }
+    assert run.outcome.failed
+    assert rows["raises"]["reason"] == "ValueError: no such luck"
+    assert "SIGSEGV" in rows["segfaults"]["reason"]
+    assert "code 0" in rows["leaves"]["reason"]
+    assert "NoneType" in rows["returns_none"]["reason"]
+    assert "changed its input x" in rows["writes_input"]["reason"]
+    assert rows["refuses"]["reason"] == "This variant takes only a Tuesday."
+    assert rows["dies_when_timed"]["stage"] == "measure"
+    assert "right when checked, wrong when timed" in rows["later_wrong"]["reason"]
+
+
+def test_only_ok_rows_carry_times(run):
+    rows = run(["right", "wrong", "raises"])
+    assert float(rows["right"]["mean_ms"]) > 0
+    assert rows["right"]["trials"] == "8"
+    for name in ("wrong", "raises"):
+        times = [c for c in COLUMNS if c.endswith("_ms") and c not in ("build_ms", "first_call_ms")]
+        assert {rows[name][c] for c in [*times, "speedup", "trials", "gbps", "percent_of_limit"]} == {""}
+
+
+def test_a_hang_is_ended_and_costs_its_own_row_only(run):
+    rows = run(["right", "hangs", "wrong"], "limits.check_s=3")
+    assert (rows["hangs"]["status"], rows["hangs"]["stage"]) == ("timeout", "check")
+    assert "limits.check_s" in rows["hangs"]["reason"]
+    assert rows["right"]["status"] == "ok"
+    assert rows["wrong"]["status"] == "wrong"
+
+
+def test_the_folder_holds_what_it_should(run):
+    rows = run(["right", "floods"])
+    folder = run.outcome.folder
+    names = {path.name for path in folder.iterdir()}
+    assert {"results.csv", "samples.csv", "environment.json", "config.yaml", "run.log", "report.md"} <= names
+    assert (folder / "run.log").stat().st_size < 5 << 20
+    with open(folder / "results.csv") as table:
+        assert table.readline().strip() == ",".join(COLUMNS)
+    with open(folder / "samples.csv", newline="") as table:
+        samples = list(csv.DictReader(table))
+    assert tuple(samples[0]) == SAMPLE_COLUMNS
+    own = [float(s["device_us"]) for s in samples if s["row_id"] == rows["right"]["row_id"]]
+    assert sum(own) / len(own) / 1e3 == pytest.approx(float(rows["right"]["mean_ms"]), rel=1e-6)
+    facts = json.loads((folder / "environment.json").read_text())
+    assert {"torch", "cpu", "git", "packages", "seed", "command"} <= set(facts)
+    assert "double n=1000 float32" in (folder / "report.md").read_text()
+
+
+def test_derived_columns(run):
+    row = run(["right"], "shape.n=250000")["right"]
+    seconds = float(row["mean_ms"]) / 1e3
+    assert float(row["gbps"]) == pytest.approx(2e6 / seconds / 1e9, rel=1e-6)
+    assert float(row["tflops"]) == pytest.approx(2.5e5 / seconds / 1e12, rel=1e-6)
+    assert float(row["intensity"]) == pytest.approx(1 / 8)
+    assert float(row["percent_of_limit"]) == pytest.approx(
+        100 * float(row["limit_ms"]) / float(row["mean_ms"]), rel=1e-6
+    )
+    assert float(row["speedup"]) == 1.0
+
+
+def test_check_mode_times_nothing(run):
+    rows = run(["right", "wrong"], "mode=check")
+    assert rows["right"]["status"] == "checked"
+    assert rows["right"]["mean_ms"] == ""
+    assert rows["wrong"]["status"] == "wrong"
+
+
+def test_the_same_seed_gives_the_same_errors(run):
+    first = run(["right"], "seed=5", "mode=check")["right"]
+    again = run(["right"], "seed=5", "mode=check")["right"]
+    other = run(["right"], "seed=6", "mode=check")["right"]
+    assert first["seed"] == "5"
+    assert first["case_id"] == again["case_id"] == other["case_id"]
+    assert first["row_id"] != again["row_id"]
+
+
+def test_an_edited_kernel_is_measured_as_edited(run, tmp_path):
+    before = run(["right", "wrong"], "mode=check")
+    assert before["wrong"]["status"] == "wrong"
+    file = tmp_path / "faults.py"
+    file.write_text(file.read_text().replace("x * 2.001", "x * 2"))
+    after = run(["right", "wrong"], "mode=check")
+    assert after["wrong"]["status"] == "checked"
+    assert after["wrong"]["source_sha"] != before["wrong"]["source_sha"]
+
+
+def test_a_run_does_not_import_torch_in_the_parent(tmp_path):
+    code = f"""
+        import sys
+        from runner.cli import main
+        code = main(["op=add", "variant=builtin", "device=cpu", "shape.rows=2", "shape.cols=2", "trials=2",
+                     "output={tmp_path}"])
+        assert "torch" not in sys.modules, "the parent imported torch"
+        sys.exit(code)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(Path(tmp_path).rglob("results.csv"))

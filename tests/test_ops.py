@@ -1,0 +1,89 @@
+"""Every op x variant x smoke shape against the float64 reference: parametrised from conf/op alone.
+
+A new op is tested by being there. Compiled variants take seconds a shape, so they are tried on one.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import yaml
+
+from runner.config import compose
+from runner.model import PlannedCase
+from runner.plan import plan
+from tests.support import DEVICE, ROOT, declared, load
+
+OPS = sorted(path.stem for path in (ROOT / "conf" / "op").glob("*.yaml"))
+
+
+def _declared(op: str) -> dict:
+    return yaml.safe_load((ROOT / "conf" / "op" / f"{op}.yaml").read_text())
+
+
+def _points() -> list:
+    return list(_every_point())
+
+
+def _every_point():
+    for op in OPS:
+        spec = _declared(op)
+        for variant in spec["variants"]:
+            for direction in spec["cost"]:
+                yield pytest.param(op, variant, direction, id=f"{op}-{variant}-{direction}")
+
+
+@functools.cache
+def _planned(op: str, direction: str) -> tuple[PlannedCase, ...]:
+    attrs = [f"attrs.{name}=all" for name in _declared(op).get("attrs") or {}]
+    words = [f"op={op}", "variant=all", "shapes=smoke", "dtype=all", "layout=all", f"direction={direction}"]
+    return plan(compose([*words, *attrs, f"device={DEVICE}", "seed=1"])).cases
+
+
+@functools.cache
+def _open(planned_index: tuple[str, str, int]):
+    from runner.prove import OpenCase, definition_of
+
+    op, direction, index = planned_index
+    case = _planned(op, direction)[index].case
+    one = OpenCase(case, definition_of(case.reference), seed=1)
+    one.draw()
+    return one
+
+
+@pytest.mark.parametrize(("op", "variant", "direction"), _points())
+def test_variant_is_right_or_refuses_at_every_smoke_case(op, variant, direction):
+    from runner.prove import prove
+
+    fn = None if declared(op, variant, DEVICE).compile else load(op, variant)
+    proven = 0
+    for index, planned in enumerate(_planned(op, direction)):
+        for entry in planned.entries:
+            if entry.variant.name != variant or (
+                entry.skip and not entry.skip.startswith("runs only when named")
+            ):
+                continue
+            if entry.variant.compile:
+                fn = _compiled(op, variant) if not proven else None
+            if fn is None:
+                continue
+            try:
+                proof = prove([_open((op, direction, index))], entry, fn)
+            except NotImplementedError as refusal:
+                assert str(refusal).strip(), "a refusal says why"
+                continue
+            assert proof.facts["status"] == "ok", f"{planned.case}: {proof.facts['reason']}"
+            proven += 1
+    assert proven or _refuses_everywhere(op, variant, direction)
+
+
+def _compiled(op: str, variant: str):
+    if "max-autotune" in str(declared(op, variant, DEVICE).compile) and DEVICE == "cpu":
+        return None  # minutes of autotuning; the default mode compiles the same function
+    return load(op, variant)
+
+
+def _refuses_everywhere(op: str, variant: str, direction: str) -> bool:
+    entries = [e for p in _planned(op, direction) for e in p.entries if e.variant.name == variant]
+    return all(entry.skip for entry in entries)

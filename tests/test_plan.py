@@ -1,0 +1,95 @@
+"""The plan is a pure function of the settings: held against a written table."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from runner.columns import row_id
+from runner.config import compose
+from runner.plan import plan
+from runner.progress import title
+from tests.support import ROOT
+
+GOLDEN = ROOT / "tests" / "golden" / "plan.txt"
+
+WORDS = [
+    [
+        "op=gelu",
+        "attrs.approximate=all",
+        "dtype=[float32,bfloat16]",
+        "direction=[forward,backward]",
+        "shape.rows=2",
+    ],
+    ["op=softmax", "shapes=[{rows: 2, cols: 3}, {rows: 0, cols: 8}]", "layout=all", "attrs.dim=[-1,0]"],
+    ["op=softmax", "shape.cols=2000000", "op.variants.triton_row.params.num_warps=[4,8]"],
+    ["op=cdist", "shape.n=100", "shape.d=3", "attrs.p=[2.0,1.5]"],
+    ["op=add", "shape.rows=4", "shape.b_rows=1", "dtype=[float32,bfloat16+float32]"],
+]
+
+
+def table(words: list[str], device: str) -> str:
+    settings = compose([*words, "variant=all", "device=cpu", "seed=1"])
+    planned = plan(settings.__class__(**{**vars(settings), "device": device}))
+    lines = [f"# {' '.join(words)} on {device}"]
+    for one in planned.cases:
+        case = one.case
+        lines.append(
+            f"{case.case_id} {title(case)} out={case.out_dtype} grad={','.join(case.grad)} "
+            f"flops={case.flops:g} read={case.read_bytes:g} write={case.write_bytes:g}"
+        )
+        for entry in one.entries:
+            params = "".join(f" {k}={v}" for k, v in entry.params.items())
+            what = f"skip: {entry.skip}" if entry.skip else "interpreted" if entry.interpreted else "run"
+            lines.append(f"  {entry.variant.name}{params} {entry.memory_bytes:g} B: {what}")
+    return "\n".join(lines) + "\n"
+
+
+def golden() -> str:
+    return "\n".join(table(words, device) for words in WORDS for device in ("cpu", "cuda:0"))
+
+
+def test_the_plan_is_the_golden_table():
+    """After a wanted change: python -m tests.test_plan"""
+    assert golden() == GOLDEN.read_text()
+
+
+def test_planning_twice_gives_the_same():
+    assert table(WORDS[0], "cpu") == table(WORDS[0], "cpu")
+
+
+def test_case_ids_differ_in_each_thing_that_makes_a_case():
+    base = ["op=softmax", "shape.rows=4", "shape.cols=8", "device=cpu"]
+    ids = set()
+    for extra in [
+        [],
+        ["shape.rows=5"],
+        ["dtype=bfloat16"],
+        ["direction=backward"],
+        ["layout=transposed"],
+        ["attrs.dim=0"],
+    ]:
+        (only,) = plan(compose([*base, *extra])).cases
+        ids.add(only.case.case_id)
+    assert len(ids) == 6
+
+
+def test_row_ids_differ_by_run_variant_and_parameters():
+    words = ["op=softmax", "device=cpu", "op.variants.triton_row.params.num_warps=[4,8]"]
+    (one,) = plan(compose(words)).cases
+    ids = [row_id(run, one.case, entry) for run in ("a", "b") for entry in one.entries]
+    assert len(set(ids)) == len(ids)
+
+
+@pytest.mark.parametrize(
+    "module", ["runner.plan", "runner.config", "runner.driver", "runner.report", "runner.collect"]
+)
+def test_the_parents_modules_do_not_import_torch(module):
+    code = f"import {module}, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+if __name__ == "__main__":
+    GOLDEN.write_text(golden())

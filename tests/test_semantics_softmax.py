@@ -1,0 +1,200 @@
+"""Softmax on the inputs that break kernels: every variant is right, or refuses in one sentence."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from runner.check import compare
+from tests.support import DEVICE, load, variants
+
+EAGER = [v for v in variants("softmax") if not v.startswith("compile")]
+OWN = [v for v in EAGER if v not in ("naive", "builtin")]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+INF = math.inf
+
+# Triton's interpreter computes with numpy, which warns of the -inf - -inf that makes the right NaN.
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
+
+
+@pytest.fixture(params=EAGER)
+def fn(request):
+    return load("softmax", request.param)
+
+
+@pytest.fixture(params=OWN)
+def own(request):
+    return load("softmax", request.param)
+
+
+def tensor(values, dtype=torch.float32):
+    return torch.tensor(values, dtype=dtype, device=DEVICE)
+
+
+def randn(*shape, dtype=torch.float32):
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    return torch.randn(shape, generator=generator, device=DEVICE).to(dtype)
+
+
+def assert_right(fn, x, dim=-1):
+    expected = torch.softmax(x.double(), dim)
+    assert compare(fn(x, dim=dim), expected, x.dtype, str(x.device), "elementwise").reason == ""
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_row_of_minus_infinity_is_nan_in_that_row_only(fn, dtype):
+    x = randn(3, 70, dtype=dtype)
+    x[1] = -INF
+    y = fn(x, dim=-1)
+    assert y[1].isnan().all() and y[[0, 2]].isfinite().all()
+    assert_right(fn, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_tail_of_minus_infinity_gets_zero(fn, dtype):
+    x = randn(2, 8192, dtype=dtype)
+    x[:, 8:] = -INF
+    assert fn(x, dim=-1)[:, 8:].eq(0).all()
+    assert_right(fn, x)
+
+
+def test_plus_infinity_and_nan_are_as_in_torch(fn):
+    x = tensor([[0.0, INF, 1.0], [0.0, 2.0, 1.0], [0.0, math.nan, -INF], [math.nan] * 3])
+    assert fn(x, dim=-1).isnan().any(-1).tolist() == [True, False, True, True]
+    assert_right(fn, x)
+
+
+@pytest.mark.parametrize("shape", [(0, 8), (3, 0), (0, 0), (2, 0, 3)])
+@pytest.mark.parametrize("dim", [0, -1])
+def test_empty(fn, shape, dim):
+    assert fn(torch.empty(shape, device=DEVICE), dim=dim).shape == shape
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_number_without_dims_is_one(fn, dim, dtype):
+    y = fn(tensor(3.0, dtype), dim=dim)
+    assert y.shape == () and y.dtype == dtype and y.item() == 1.0
+
+
+@pytest.mark.parametrize("dim", [0, 1, -2, -1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_transposed(fn, dim, dtype):
+    assert_right(fn, randn(70, 33, dtype=dtype).t(), dim)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2, 3, -4])
+def test_any_dim_of_permuted_and_expanded(fn, dim):
+    x = randn(3, 5, 1, 4)
+    assert_right(fn, x.permute(2, 0, 3, 1), dim)
+    assert_right(fn, x.expand(3, 5, 6, 4)[::2, :, 1:], dim)
+
+
+@pytest.mark.parametrize("dim", [1, -2])
+def test_dim_that_is_not_there(own, dim):
+    with pytest.raises(IndexError):
+        own(randn(3), dim=dim)
+
+
+@pytest.mark.parametrize("cols", [65537, 131072, 1048576, 1048577])
+@pytest.mark.parametrize("name", EAGER)
+def test_wide_rows(name, cols):
+    fn = load("softmax", name)
+    x = randn(2, cols)
+    if name == "triton_row" and cols > 1048576:  # Triton's largest block
+        with pytest.raises(NotImplementedError, match=r"^triton_row holds at most 1048576 .* not 1048577\.$"):
+            fn(x, dim=-1)
+    else:
+        assert_right(fn, x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [2, 8, 1001, 1023])
+def test_rows_that_are_not_aligned(fn, cols, dtype):
+    assert_right(fn, randn(5, cols, dtype=dtype)[:, 1:])
+    contiguous = randn(5 * cols + 1, dtype=dtype)[1:].view(5, cols)
+    assert contiguous.data_ptr() % 16 and contiguous.is_contiguous()
+    assert_right(fn, contiguous)
+
+
+@pytest.mark.parametrize("cols", [1, 31, 32, 33, 255, 256, 257, 1025])
+def test_rows_that_fill_no_whole_warp_or_block(fn, cols):
+    assert_right(fn, randn(3, cols))
+
+
+def test_large_and_small_values(fn):
+    assert_right(fn, tensor([[1e4, 1e4 - 1, -3e38], [-1e4, -1e4 - 1, 3e38], [1e-40, 0.0, -1e-40]]))
+
+
+def test_zeros_are_refused_where_outputs_are_tiny(fn):
+    x = randn(2, 393216) * 0.1
+    expected = torch.softmax(x.double(), -1)
+    assert expected.max() < 5e-6
+    assert compare(torch.zeros_like(x), expected, x.dtype, str(x.device), "elementwise").reason
+    assert_right(fn, x)
+
+
+def test_input_is_left_alone(fn):
+    x = randn(5, 33)
+    before = x.clone()
+    fn(x, dim=0)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("name", ["naive", "builtin"])
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_backward(name, dim, dtype):
+    fn = load("softmax", name)
+    x, upstream = randn(33, 70, dtype=dtype).requires_grad_(), randn(33, 70, dtype=dtype).t().reshape(33, 70)
+    wide = x.detach().double().requires_grad_()
+    (expected,) = torch.autograd.grad(torch.softmax(wide, dim), wide, upstream.double())
+    (got,) = torch.autograd.grad(fn(x, dim=dim), x, upstream)
+    assert compare(got, expected, dtype, str(x.device), "elementwise").reason == ""
+
+
+def test_own_kernels_refuse_what_they_have_no_code_for(own):
+    with pytest.raises(NotImplementedError, match=r"^\w+ has no backward kernel: .*\.$"):
+        own(randn(3, 4).requires_grad_(), dim=-1)
+    with pytest.raises(NotImplementedError, match=r"^\w+ takes float32, .*, not int64\.$"):
+        own(torch.ones(3, 4, dtype=torch.int64, device=DEVICE), dim=-1)
+    with torch.no_grad():
+        assert_right(own, randn(3, 4).requires_grad_())
+
+
+@pytest.mark.parametrize("name", ["cuda_row", "cpp"])
+def test_operator_is_well_formed(name):
+    load("softmax", name)
+    operator = {"cuda_row": "softmax_row", "cpp": "softmax_cpp"}[name]
+    torch.library.opcheck(getattr(torch.ops.kernels, operator).default, (randn(3, 33),))
+
+
+@pytest.mark.slow
+def test_compiled_form():
+    fn = load("softmax", "compile")
+    x = randn(9, 1001)
+    x[1] = -INF
+    x[2, 8:] = -INF
+    x[3, 5] = INF
+    assert_right(fn, x)
+    assert_right(fn, x.t(), 0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", variants("softmax"))
+def test_more_than_2_31_elements(name):
+    fn = load("softmax", name)
+    x = torch.randn(32769, 65536, dtype=torch.bfloat16, device=DEVICE)
+    y = fn(x, dim=-1)
+    for rows in y.split(1024):
+        assert (rows.double().sum(-1) - 1).abs().max() < 1e-2
+    assert_right(lambda last, dim: y[-3:], x[-3:])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", [v for v in OWN if v != "cpp"])
+def test_more_rows_than_a_grid_has_in_y(name):
+    assert_right(load("softmax", name), randn(70001, 5))
+    assert_right(load("softmax", name), randn(5, 70001), 0)
