@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CLANG_FILES = $(shell find csrc tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.h')
 
-.PHONY: run test lint format lock clean
+.PHONY: run test lint format readme clean
 
 run: $(READY)  ## the tool on its first op
 	$(BIN)/python -m runner op=gelu variant=all
@@ -29,6 +29,9 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(READY)
+
+readme: $(READY)  ## the tables of README.md and METHODOLOGY.md from outputs/published
+	$(BIN)/python -m tests.test_readme
 
 clean:
 	rm -rf $(VENV) *.egg-info

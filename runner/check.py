@@ -21,6 +21,7 @@ import torch
 _EPS_UNITS = {torch.float64: 64, torch.float32: 32, torch.bfloat16: 4, torch.float16: 4}
 _MOST_POISONED = 64  # blocks of one size: small ones share a segment that is never used up
 _M_PERTURB = -6  # malloc.h
+_SMALL_BLOCK = 2048  # bytes; glibc's per-thread lists end at 1032
 _CHUNK = 1 << 25  # elements compared at once: bounds the check's own memory to about 1 GiB
 
 
@@ -190,11 +191,20 @@ def poisoned(size_bytes: Sequence[int], device: str) -> Iterator[None]:
         yield
         return
     perturb = getattr(ctypes.CDLL(None), "mallopt", None) or (lambda parameter, value: 0)
+    small = [size for size in size_bytes if size <= _SMALL_BLOCK]
+    _fill(small, 16)  # these wait in a list of their own, which is handed out as it is
     perturb(_M_PERTURB, 1)  # new memory reads 0xFE: -1.7e38 in float32 and bfloat16, NaN in float16
     try:
         yield
     finally:
         perturb(_M_PERTURB, 0)
+
+
+def _fill(size_bytes: Sequence[int], count: int) -> None:
+    """Write `count` blocks of each size on the CPU and give them back."""
+    for size in size_bytes:
+        held = [torch.full((max(size, 1),), 0xFF, dtype=torch.uint8) for _ in range(count)]
+        del held
 
 
 def _fill_free_blocks(size_bytes: Sequence[int], device: str) -> None:

@@ -115,10 +115,15 @@ def print_tables(folder: Path) -> None:
 
 
 def markdown(folder: Path) -> str:
-    """The same tables as GitHub markdown."""
-    lines = [f"# {folder.name}", ""]
-    for heading, rows in cases(read(folder)):
-        lines += [f"## {heading}", "", "| " + " | ".join(_HEADINGS) + " |", "|---|" + "---:|" * 5 + "---|"]
+    """The same tables as a GitHub markdown page."""
+    return f"# {folder.name}\n\n{tables(folder)}"
+
+
+def tables(folder: Path, op: str = "") -> str:
+    """The tables alone, of one op or of all."""
+    lines = []
+    for heading, rows in cases([row for row in read(folder) if op in ("", row["op"])]):
+        lines += [f"**{heading}**", "", "| " + " | ".join(_HEADINGS) + " |", "|---|" + "---:|" * 5 + "---|"]
         lines += ["| " + " | ".join(_plain(cell) for cell in cells(row)) + " |" for row in rows]
         lines.append("")
     return "\n".join(lines)

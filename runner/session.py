@@ -34,7 +34,7 @@ class Session:
     def hello(self, device: str, threads: int) -> dict[str, Any]:
         """Take a device; what it is."""
         self.device = device
-        sys.dont_write_bytecode = True  # Python takes a .pyc by whole seconds and size: too coarse for an edit loop
+        sys.dont_write_bytecode = True  # a .pyc is matched by whole seconds and size: too coarse for edits
         if threads:
             torch.set_num_threads(threads)
         if device != "cpu":

@@ -1,0 +1,81 @@
+"""What the README says runs, and its table is the published one."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from runner import report
+from runner.columns import COLUMNS
+from runner.schema import OpNode, VariantNode
+from tests.support import ROOT
+
+TABLE = re.compile(r"(<!-- table: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
+README = (ROOT / "README.md").read_text()
+METHODOLOGY = (ROOT / "METHODOLOGY.md").read_text()
+COMMANDS = [
+    shlex.split(line, comments=True)[3:]
+    for block in re.findall(r"```bash\n(.*?)```", README, re.S)
+    for line in block.splitlines()
+]
+
+
+def test_there_are_commands():
+    assert len(COMMANDS) >= 10
+
+
+@pytest.mark.slow
+def test_every_command_runs(tmp_path):
+    """All in one process, as a sweep's jobs are: torch is imported once."""
+    code = "import sys, json; from runner.cli import main\n"
+    code += "for words in json.loads(sys.argv[1]): print(words, main(words), flush=True)"
+    words = [[*command, f"output={tmp_path}", "trials=2"] for command in COMMANDS]
+    done = subprocess.run(
+        [sys.executable, "-c", code, json.dumps(words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    codes = re.findall(r"^\[.*\] (\d+)$", done.stdout, re.M)
+    assert codes == ["0"] * len(COMMANDS), done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def test_the_python_names_exist():
+    import runner
+
+    names = re.search(r"from runner import (.*)", README)[1].split(", ")
+    assert all(callable(getattr(runner, name)) for name in names)
+
+
+@pytest.mark.parametrize("kind", [OpNode, VariantNode])
+def test_every_key_of_an_op_and_a_variant_is_described(kind):
+    missing = [name for name in kind.__dataclass_fields__ if not re.search(rf"`{name}\b|\b{name}:", README)]
+    assert not missing
+
+
+def test_every_column_is_described():
+    assert [name for name in COLUMNS if f"`{name}`" not in METHODOLOGY] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "METHODOLOGY.md"])
+def test_every_table_is_the_one_that_its_files_give(page):
+    """After a new published run: make readme"""
+    text = (ROOT / page).read_text()
+    assert text == spliced(text)
+    assert TABLE.search(text) or page != "README.md"
+
+
+def spliced(text: str) -> str:
+    """The page with each table made again from its published files."""
+    return TABLE.sub(lambda m: f"{m[1]}{report.tables(ROOT / m[2], m[3]).strip()}\n\n{m[5]}", text)
+
+
+if __name__ == "__main__":
+    for path in (ROOT / "README.md", ROOT / "METHODOLOGY.md"):
+        path.write_text(spliced(path.read_text()))
