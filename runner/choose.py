@@ -16,11 +16,11 @@ from typing import Any
 import yaml
 
 from runner import attributes, devices, forms, ops, shapes
-from runner.model import Limits, Measure, Op, Refusal, Settings
-from runner.schema import DIRECTIONS, LAYOUTS
+from runner.model import Limits, Measure, Op, Refusal, Settings, Target
+from runner.schema import DIRECTIONS, LAYOUTS, MeasureNode
 from runner.sentences import refuse
 from runner.targets import Search
-from runner.typed import nearest
+from runner.typed import defaults, nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,9 @@ def settings(raw: dict[str, Any], origin: Origin) -> Settings:
     return _Chooser(raw, origin).settings()
 
 
+NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", {})
+
+
 class _Chooser:
     def __init__(self, raw: dict[str, Any], origin: Origin):
         self.raw = dict(raw)
@@ -51,10 +54,33 @@ class _Chooser:
             place = f"experiment={self.origin.experiment}"
             self.faults.append(f"{place}: its file needs `# @package _global_` as its first line")
         self.faults += forms.take_out_faults(self.raw)
+        if self.raw["mode"] == "ceilings":
+            return self._of_the_device()
         op = self._op()
         if op is None:
             refuse(self.faults)
         return self._settings(op)
+
+    def _of_the_device(self) -> Settings:
+        """A run that needs no op."""
+        device = self._try(devices.resolve, self.raw["device"]) or "cpu"
+        output = self._output()
+        refuse(self.faults)
+        return Settings(
+            op=NO_OP,
+            device=device,
+            mode=self.raw["mode"],
+            measure=_measure(self.raw),
+            limits=_limits(self.raw),
+            experiment=self.origin.experiment,
+            output=output,
+            command=self.origin.command,
+            resolved_yaml="",
+            **dict.fromkeys(("variants", "named", "dtypes", "directions", "layouts", "shapes", "smoke"), ()),
+            attrs={},
+            files={},
+            seed=0,
+        )
 
     def _settings(self, op: Op) -> Settings:
         raw, origin = self.raw, self.origin
@@ -62,6 +88,7 @@ class _Chooser:
         if raw["baseline"] is not None:
             self._each("baseline", [raw["baseline"]], op.variants, "variant")
             op = dataclasses.replace(op, baseline=raw["baseline"])
+        self.faults += _timing_faults(raw, device)
         variants, named = self._variants(op)
         chosen = {
             "variants": variants,
@@ -82,7 +109,7 @@ class _Chooser:
             device=device,
             mode=raw["mode"],
             measure=_measure(raw),
-            limits=Limits(**{name: float(value) for name, value in raw["limits"].items()}),
+            limits=_limits(raw),
             seed=seed,
             experiment=origin.experiment,
             command=origin.command,
@@ -187,7 +214,7 @@ class _Chooser:
 
     def _output(self) -> str:
         folder = Path(self.raw["output"]).expanduser().absolute()
-        if self.raw["mode"] not in ("plan", "list"):
+        if self.raw["mode"] not in ("plan", "list", "ceilings"):
             self._try(check_writable, folder)
         return str(folder)
 
@@ -213,9 +240,22 @@ def check_writable(folder: Path) -> None:
         raise Refusal(f"output={folder}: cannot write in {there} ({error.strerror})") from error
 
 
+def _limits(raw: dict[str, Any]) -> Limits:
+    return Limits(**{name: float(value) for name, value in raw["limits"].items()})
+
+
 def _measure(raw: dict[str, Any]) -> Measure:
-    node = {"threads": 0, "flush": True, **raw["measure"]}
-    return Measure(**node | ({} if raw["trials"] is None else {"trials": raw["trials"]}))
+    node = {**defaults(MeasureNode), **raw["measure"], "timing": raw["timing"]}
+    trials = node["trials"] if raw["trials"] is None else raw["trials"]
+    return Measure(**node | {"trials": 0 if trials == "auto" else trials})
+
+
+def _timing_faults(raw: dict[str, Any], device: str) -> Iterable[str]:
+    timing = raw["timing"]
+    if timing == "graph" and device == "cpu":
+        yield "timing=graph: CUDA graphs need a GPU, and this run is on the CPU"
+    if timing in ("graph", "burst") and "backward" in str(raw["direction"]):
+        yield f"timing={timing}: it repeats a call, but a gradient needs its forward first; use cold or warm"
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One trial on the CPU: flush the caches, read the clock, call, read the clock."""
+"""Timing on the CPU: flush the caches, read the clock, call, read the clock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 import torch
 
-from runner.samples import Sample, Trial
+from runner.samples import Sample, Timer, Trial
 
 _FLUSH_MULTIPLE = 2
 _DEFAULT_CACHE_BYTES = 32 << 20  # where the system does not say
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_SHORT_US = 100.0  # under this a warm trial makes several calls: reading the clock costs about 0.1 us
+_BURST_US = 10_000.0
+_MOST_CALLS = 10_000
 
 
 class CpuClock:
@@ -20,23 +23,15 @@ class CpuClock:
 
     event_overhead_us = 0.0
 
-    def __init__(self, flush: bool = True) -> None:
-        self.flushes = flush
+    def __init__(self) -> None:
         size = _FLUSH_MULTIPLE * last_level_cache_bytes()
         self._lines = torch.zeros(size // 4, dtype=torch.float32)
 
-    def trial(self, trial: Trial, hold_us: float = 0.0) -> tuple[Sample, Any]:
-        """One timed call: its sample and its output.
-
-        A CPU call is done when it returns, so device and host time are the same.
-        """
-        trial.prepare()
-        if self.flushes:
-            self.flush()
-        before = time.perf_counter_ns()
-        output = trial.call()
-        elapsed = (time.perf_counter_ns() - before) / 1e3
-        return Sample(before, elapsed, elapsed), output
+    def timer(self, trial: Trial, timing: str) -> Timer:
+        """The trial, warmed up already, ready to be timed. There are no graphs on a CPU."""
+        if timing == "graph":
+            raise ValueError("timing=graph is for CUDA devices")
+        return CpuTimer(self, trial, timing)
 
     def flush(self) -> None:
         """Evict what the caches hold, dirty lines last."""
@@ -46,11 +41,35 @@ class CpuClock:
     def synchronize(self) -> None:
         """Nothing is ever in flight."""
 
-    def hold_for(self, trial: Trial) -> float:
-        return 0.0
 
-    def end_to_end_us(self, trial: Trial) -> float:
-        return self.trial(trial)[0].device_us
+class CpuTimer:
+    """A CPU call is done when it returns, so device, host and end-to-end time are the same.
+
+    Cold: one call after a flush. Warm: as many calls as fill `_SHORT_US`. Burst: as fill `_BURST_US`.
+    Not cold, `prepare` runs once before the calls of a trial, so a call that needs it is made alone.
+    """
+
+    def __init__(self, clock: CpuClock, trial: Trial, timing: str) -> None:
+        self.clock, self.trial, self.flush = clock, trial, timing == "cold"
+        self.calls = 1
+        if not self.flush and trial.repeatable:
+            each = min(self.once()[0].device_us for _ in range(3))
+            fill = _BURST_US if timing == "burst" else _SHORT_US
+            self.calls = int(min(max(fill / max(each, 0.01), 1.0), _MOST_CALLS))
+
+    def once(self) -> tuple[Sample, Any]:
+        trial = self.trial
+        trial.prepare()
+        if self.flush:
+            self.clock.flush()
+        before = time.perf_counter_ns()
+        for _ in range(self.calls):
+            output = trial.call()
+        each = (time.perf_counter_ns() - before) / 1e3 / self.calls
+        return Sample(before, each, each), output
+
+    def end_to_end_us(self) -> float:
+        return self.once()[0].device_us
 
 
 def last_level_cache_bytes() -> int:

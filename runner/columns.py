@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from runner import noise, roofline
 from runner.model import Case, Entry
 from runner.plan import canonical, short_hash
 from runner.statistics import Summary, summarize
+from runner.stopping import half_width
 
 SCHEMA_VERSION = 1
 
@@ -29,17 +32,19 @@ SAMPLE_COLUMNS = tuple(
     "row_id,timing,round,turn,start_ns,device_us,host_us,end_to_end_us,sm_mhz,checked".split(",")
 )
 
+TRAP_COLUMNS = ("row_id", "variant", "way", "reads_us", "over_right", "lesson")
+
 FAILED = ("wrong", "error", "crashed", "timeout")
 
-_MEDIAN_APART = 0.02  # of the mean, beyond which a note says so
-_RECORD_SHARE, _RECORD_US = 0.03, 0.5  # faster than the limit by more than both is said
+COLD = ("cold", "graph")  # the timings that find the cache empty
 
 
 def row(run: dict[str, Any], case: Case, entry: Entry, facts: dict[str, Any]) -> dict[str, Any]:
     """A full row. `run` holds run_id, seed, device and device_uuid; `facts` what the stages found.
 
-    Facts used beside columns of the same name: `samples_us` and `host_samples_us` (lists),
-    `copy_gbps`, `baseline_ms`, `notes` (a list of sentences), `held` (a count).
+    Facts used beside columns of the same name: `samples_us` and `host_samples_us` (lists, in time order),
+    `ceilings` (of the device), `baseline_ms`, `notes` (sentences), `held` (a count), `precision` (asked for),
+    `sm_mhz_samples` and `throttle` (the card while it was timed).
     """
     variant = entry.variant
     result = dict.fromkeys(COLUMNS, "")
@@ -71,7 +76,7 @@ def row(run: dict[str, Any], case: Case, entry: Entry, facts: dict[str, Any]) ->
     }
     notes = list(facts.get("notes", ()))
     if facts["status"] == "ok":
-        result |= _times(case, facts, notes)
+        result |= _times(case, entry, facts, notes)
     result["note"] = "; ".join(notes)
     return result
 
@@ -95,27 +100,71 @@ def _ratio(a: float, b: float) -> float | str:
     return a / b if b else ""
 
 
-def _times(case: Case, facts: dict[str, Any], notes: list[str]) -> dict[str, Any]:
-    """The columns that only an `ok` row has."""
+def _times(case: Case, entry: Entry, facts: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """The columns that only an `ok` row has; a time that no device can reach makes it an error instead."""
     summary = summarize(facts["samples_us"])
-    mean_s = summary.mean * 1e-6
+    host_us = summarize(facts["host_samples_us"]).median
+    limit = _limit(case, entry, facts)
+    if (
+        limit
+        and facts["timing"] in COLD
+        and case.device != "cpu"
+        and roofline.beats(limit.ms, summary.mean / 1e3)
+    ):
+        return {"status": "error", "stage": "measure", "reason": _beyond(summary.mean, limit)}
     moved = case.read_bytes + case.write_bytes
-    filled = _summary_columns(summary)
-    filled["host_us"] = summarize(facts["host_samples_us"]).median
-    filled["gbps"] = _ratio(moved / 1e9, mean_s)
-    filled["tflops"] = _ratio(case.flops / 1e12, mean_s)
-    if facts.get("baseline_ms") and mean_s:
+    filled = _summary_columns(summary, facts["samples_us"])
+    filled |= {
+        "host_us": host_us,
+        "gbps": _ratio(moved / 1e9, summary.mean * 1e-6),
+        "tflops": _ratio(case.flops / 1e12, summary.mean * 1e-6),
+    }
+    if facts["timing"] == "graph":
+        filled["graph_us"] = summary.median
+    if facts.get("baseline_ms") and summary.mean:
         filled["speedup"] = facts["baseline_ms"] / (summary.mean / 1e3)
-    if facts.get("copy_gbps") and moved:
-        limit_ms = moved / facts["copy_gbps"] / 1e6
-        filled |= {"limit_ms": limit_ms, "percent_of_limit": _ratio(100 * limit_ms, summary.mean / 1e3)}
-        notes += _beyond_limit(summary.mean, limit_ms * 1e3)
-    notes += _noise(summary, facts.get("held", summary.trials))
+    if limit and summary.mean:
+        percent = 100 * limit.ms / (summary.mean / 1e3)
+        bound = roofline.bound_of(limit, summary.mean, host_us, facts["ceilings"])
+        filled |= {"limit_ms": limit.ms, "percent_of_limit": percent, "bound": bound}
+        floor = roofline.floor_us(facts["ceilings"])
+        words = roofline.verdict_words(percent, bound, host_us, summary.mean, floor)
+        notes.insert(0, words if facts["timing"] in COLD else f"{words} (the cache was not emptied)")
+    notes += _noise(summary, facts)
     return filled
 
 
-def _summary_columns(summary: Summary) -> dict[str, Any]:
-    mean_low, mean_high = summary.mean_ci or (None, None)
+def _limit(case: Case, entry: Entry, facts: dict[str, Any]) -> roofline.Limit | None:
+    if not facts.get("ceilings"):
+        return None
+    variant, costs = entry.variant, (case.read_bytes, case.write_bytes, case.flops)
+    limit = roofline.limit(*costs, variant.unit, variant.work, facts["ceilings"])
+    return limit if limit.ms else None
+
+
+def _beyond(mean_us: float, limit: roofline.Limit) -> str:
+    times = f"{mean_us:.4g} us against a {limit.bound} limit of {limit.ms * 1e3:.4g} us"
+    return (
+        f"faster than this device can be: {times}, so the call did not do the declared work, "
+        "or the op's cost is declared too high"
+    )
+
+
+def _noise(summary: Summary, facts: dict[str, Any]) -> list[str]:
+    return noise.notes(
+        facts["samples_us"],
+        sm_mhz=facts.get("sm_mhz_samples", ()),
+        throttle=facts.get("throttle", ()),
+        held=facts.get("held"),
+        stop_reason=facts.get("stop_reason", ""),
+        precision=facts.get("precision"),
+        summary=summary,
+    )
+
+
+def _summary_columns(summary: Summary, samples_us: Sequence[float]) -> dict[str, Any]:
+    half = half_width(samples_us)  # wider than the plain interval where neighbours are alike
+    mean_low, mean_high = (summary.mean - half, summary.mean + half) if math.isfinite(half) else (None, None)
     median_low, median_high = summary.median_ci or (None, None)
     microseconds = {
         "mean_ms": summary.mean,
@@ -131,25 +180,6 @@ def _summary_columns(summary: Summary) -> dict[str, Any]:
     }
     scaled = {name: "" if value is None else value / 1e3 for name, value in microseconds.items()}
     return scaled | {"trials": summary.trials}
-
-
-def _beyond_limit(mean_us: float, limit_us: float) -> list[str]:
-    if limit_us > mean_us * (1 + _RECORD_SHARE) and limit_us - mean_us > _RECORD_US:
-        return [
-            "faster than a copy of as many bytes: the mix of reads and writes or a cache makes that possible"
-        ]
-    return []
-
-
-def _noise(summary: Summary, held: int) -> list[str]:
-    notes = []
-    if summary.mean and abs(summary.median - summary.mean) > _MEDIAN_APART * summary.mean:
-        notes.append(f"median {100 * (summary.median / summary.mean - 1):+.0f} % from the mean")
-    if held < summary.trials:
-        notes.append(
-            f"launch latency is in {summary.trials - held} of {summary.trials} times: the host was slower"
-        )
-    return notes
 
 
 def best_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner import columns, folders, report, sources
+from runner import columns, device_lock, report
+from runner.case_run import CaseRun
 from runner.collect import collect_jobs
-from runner.model import Entry, PlannedCase, Settings
+from runner.model import PlannedCase, Settings
 from runner.plan import plan
 from runner.progress import Progress
 from runner.record import Record, claim
-from runner.supervisor import Device, Worker, WorkerFailed, WorkerLost, start
+from runner.supervisor import Device, Worker, start
 
 _POOL: dict[Device, Worker] = {}  # workers outlive a run: the jobs of a sweep share them
 
@@ -31,6 +32,9 @@ class Outcome:
 
 def execute(settings: Settings, folder: Path | None = None, show: bool = True) -> Outcome:
     """Run everything that is planned. `folder` is a sweep's for this job; None claims a new one."""
+    if settings.mode == "ceilings":
+        report.print_ceilings(measured_ceilings(settings))
+        return Outcome(None)
     planned = plan(settings)
     if settings.mode == "plan":
         report.print_plan(planned)
@@ -50,6 +54,14 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True) -
     if show and alone:
         report.print_tables(folder)
     return _outcome(folder, record.rows)
+
+
+def measured_ceilings(settings: Settings) -> dict[str, Any]:
+    """What the device can do, measured anew; later runs on it take this from the cache."""
+    worker = start(Device(settings.device, settings.measure.threads, False), settings.limits, _POOL)
+    key = device_lock.key_of(worker.facts["device_uuid"])
+    with device_lock.held(key, settings.device, print, settings.command):
+        return worker.ask("ceilings", settings.limits.measure_s, refresh=True)["ceilings"]
 
 
 def _outcome(folder: Path, rows: Sequence[dict[str, Any]]) -> Outcome:
@@ -74,11 +86,12 @@ class _Run:
         self.settings, self.record, self.progress = settings, record, progress
         self.device = Device(settings.device, settings.measure.threads, settings.mode == "debug")
         self.identity: dict[str, Any] = {}
+        self.known: dict[str, Any] | None = None
 
     def cases(self, cases: Sequence[PlannedCase]) -> None:
         self.worker()
         for planned in cases:
-            _CaseRun(self, planned).finish()
+            CaseRun(self, planned).finish()
 
     def worker(self) -> Worker:
         """The living worker; its facts go into the record when it is new to this run."""
@@ -94,164 +107,15 @@ class _Run:
             }
         return worker
 
+    def ceilings(self, worker: Worker) -> dict[str, Any]:
+        """What the device can do; measured once per device and driver, and kept on disk."""
+        if self.known is None:
+            answer = worker.ask("ceilings", self.settings.limits.measure_s, refresh=False)
+            self.known = answer["ceilings"]
+        return self.known
+
     def replace_worker(self) -> None:
         _POOL.pop(self.device).kill()
-
-
-class _CaseRun:
-    """One case: each variant is proven alone, the survivors are timed together.
-
-    A variant that takes the worker down has its row, and the rest start again in a new worker as if
-    it had not been there.
-    """
-
-    def __init__(self, run: _Run, planned: PlannedCase) -> None:
-        self.run, self.planned, self.settings = run, planned, run.settings
-        self.waiting: dict[int, Entry] = {}
-        self.proven: dict[int, dict[str, Any]] = {}
-        self.shas: dict[str, str] = {}
-        for entry in planned.entries:
-            if entry.variant.name not in self.shas:
-                self.shas[entry.variant.name] = sources.digest(entry.variant)
-            if entry.skip:
-                self.row(entry, {"status": "skipped", "stage": "", "reason": entry.skip})
-            else:
-                self.waiting[entry.index] = entry
-
-    def finish(self) -> None:
-        while self.waiting:
-            try:
-                self._attempt(self.run.worker())
-            except WorkerLost as lost:
-                self.run.replace_worker()
-                self._blame(lost)
-            except WorkerFailed as failed:
-                self._all_failed("error", "inputs", str(failed))
-
-    def _blame(self, lost: WorkerLost) -> None:
-        if lost.index is None:  # no variant was running: trying again would end the same way
-            self._all_failed(lost.status, lost.stage, lost.reason)
-            return
-        entry = self.waiting.pop(lost.index)
-        facts = {"status": lost.status, "stage": lost.stage, "reason": lost.reason}
-        self.row(entry, self.proven.get(lost.index, {}) | facts)
-
-    def _all_failed(self, status: str, stage: str, reason: str) -> None:
-        for entry in list(self.waiting.values()):
-            self.row(self.waiting.pop(entry.index), {"status": status, "stage": stage, "reason": reason})
-
-    def _attempt(self, worker: Worker) -> None:
-        """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
-        limits = self.settings.limits
-        opened = worker.ask("open", limits.inputs_s, planned=self.planned, seed=self.settings.seed)
-        if opened["status"] == "stale":  # an older version of the reference lives in that process
-            self.run.replace_worker()
-            return
-        for entry in list(self.waiting.values()):
-            if not self._prove(worker, entry):
-                return
-        if self.waiting and self.settings.mode == "bench":
-            self._measure(worker)
-        worker.ask("close", limits.inputs_s)
-
-    def _prove(self, worker: Worker, entry: Entry) -> bool:
-        """False when the worker had to be replaced and the attempt starts again."""
-        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)))
-        if facts["status"] == "stale":  # an older version of this source lives in that process
-            self.run.replace_worker()
-            return False
-        if self.settings.mode == "debug" and facts.get("traceback"):
-            self.run.progress.say(facts["traceback"])
-        if facts["status"] == "ok":
-            self.proven[entry.index] = facts
-            if self.settings.mode != "bench" or entry.interpreted:
-                self._checked(self.waiting.pop(entry.index), facts)
-            return True
-        self.row(self.waiting.pop(entry.index), facts)
-        if facts.get("fatal"):
-            self.run.replace_worker()
-            return False
-        return True
-
-    def _keep(self, entry: Entry) -> Path:
-        params = [f"{name}={columns.cell(value)}" for name, value in entry.params.items()]
-        name = folders.slug("_".join([entry.variant.name, *params]))
-        return self.run.record.folder / "builds" / self.planned.case.case_id / name
-
-    def _events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
-        """Send a request, show its steps, return its answer."""
-        event: dict[str, Any] = {}
-        for event in worker.call(name, self.settings.limits.inputs_s, **arguments):
-            if event["event"] == "step":
-                self.run.progress.step(self.planned, event)
-            elif event["event"] == "series":
-                self._series(event)
-        return event
-
-    def _checked(self, entry: Entry, facts: dict[str, Any]) -> None:
-        notes = list(facts.get("notes", ()))
-        if entry.interpreted:
-            shapes = ", ".join(columns.cell(case.shape) for case in self.planned.smoke)
-            notes.append(f"checked in Triton's interpreter at {shapes}, not timed")
-        self.row(entry, facts | {"status": "checked", "stage": "", "notes": notes})
-
-    def _measure(self, worker: Worker) -> None:
-        self.timed: dict[int, dict[str, Any]] = {}
-        measure = self.settings.measure
-        answer = self._events(
-            worker,
-            "measure",
-            indices=list(self.waiting),
-            trials=measure.trials,
-            warmup=measure.warmup,
-            flush=measure.flush,
-            seed=self.settings.seed,
-        )
-        baseline = self._baseline_ms()
-        for index, series in self.timed.items():
-            self._timed(self.waiting.pop(index), series, answer, baseline)
-
-    def _series(self, event: dict[str, Any]) -> None:
-        self.timed[event["index"]] = event
-
-    def _baseline_ms(self) -> float | None:
-        for index, series in self.timed.items():
-            if self.planned.entries[index].variant.name == self.planned.case.baseline and not series["late"]:
-                return sum(series["device_us"]) / len(series["device_us"]) / 1e3
-        return None
-
-    def _timed(
-        self, entry: Entry, series: dict[str, Any], answer: dict[str, Any], baseline: float | None
-    ) -> None:
-        facts = dict(self.proven[entry.index])
-        if series["late"]:
-            self.row(entry, facts | {"status": "wrong", "stage": "measure", "reason": series["late"]})
-            return
-        notes = [*facts.get("notes", ()), *filter(None, [answer["note"]])]
-        facts |= {
-            "timing": "cold" if self.settings.measure.flush else "warm",
-            "stop_reason": "trials",
-            "samples_us": series["device_us"],
-            "host_samples_us": series["host_us"],
-            "held": series["held"],
-            "end_to_end_us": series["end_to_end_us"],
-            "event_overhead_us": answer["event_overhead_us"],
-            "copy_gbps": answer["copy_gbps"],
-            "baseline_ms": baseline,
-            "notes": notes,
-        }
-        self.run.record.samples(self.row(entry, facts), series)
-
-    def row(self, entry: Entry, facts: dict[str, Any]) -> dict[str, Any]:
-        facts = facts | {"source_sha": self.shas[entry.variant.name]}
-        row = columns.row(self.run.identity or self._identity(), self.planned.case, entry, facts)
-        self.run.record.add(row)
-        self.run.progress.row(self.planned, row)
-        return row
-
-    def _identity(self) -> dict[str, Any]:
-        self.run.worker()
-        return self.run.identity
 
 
 def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:

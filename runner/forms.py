@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runner.schema import MODES, UNAVAILABLE, Config
+from runner.schema import MODES, TIMINGS, UNAVAILABLE, Config
 from runner.typed import conform, defaults, nearest
 
 SEED_BELOW = 2**63
-LEAST = {"trials": 1, "measure.trials": 1, "measure.warmup": 0, "measure.threads": 0}
+LEAST = {
+    "trials": 1,
+    "measure.trials": 1,
+    "measure.min_trials": 4,  # fewer say nothing of their spread
+    "measure.max_trials": 4,
+    "measure.warmup": 0,
+    "measure.threads": 0,
+}
+ABOVE_0 = ("measure.precision", "measure.budget_s")
 
 
 def take_out_faults(raw: dict[str, Any]) -> list[str]:
@@ -58,9 +66,19 @@ def _range_faults(key: str, value: Any) -> list[str]:
         return [f"limits.{name}={s}: must be above 0" for name, s in value.items() if s <= 0]
     if key == "seed" and not 0 <= value < SEED_BELOW:
         return [f"seed={value}: must be from 0 to 2**63 - 1"]
+    if key == "timing":
+        return [] if value in TIMINGS else [f"timing={value}: no such timing{nearest(value, TIMINGS)}"]
     numbers = {f"measure.{name}": n for name, n in value.items()} if key == "measure" else {key: value}
-    low = [(name, n) for name, n in numbers.items() if name in LEAST and n < LEAST[name]]
-    return [f"{name}={n}: must be at least {LEAST[name]}" for name, n in low]
+    return [fault for name, n in numbers.items() if (fault := _number_fault(name, n))]
+
+
+def _number_fault(name: str, number: Any) -> str:
+    if name.endswith("trials") and isinstance(number, str):
+        return "" if number == "auto" else f"{name}={number}: must be a whole number or auto"
+    if name in ABOVE_0 and number <= 0:
+        return f"{name}={number}: must be above 0"
+    low = name in LEAST and number < LEAST[name]
+    return f"{name}={number}: must be at least {LEAST[name]}" if low else ""
 
 
 def _targets(raw: Any, where: str = "") -> Iterable[str]:

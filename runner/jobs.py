@@ -27,7 +27,7 @@ from runner.overrides import checked
 from runner.record import claim
 from runner.sentences import refuse, sentence
 
-DRY = ("plan", "list")  # modes that write nothing
+DRY = ("plan", "list", "ceilings")  # modes that write no folder
 Execute = Callable[[Settings, Path | None], Any]
 Config = Any  # an omegaconf.DictConfig, handed on as it is
 

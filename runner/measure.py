@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 
 from runner.samples import Sample, Trial
 from runner.statistics import Summary, summarize
+from runner.stopping import Exactly, Precision, Rounds, Rule
 
 _END_TO_END_CALLS = 5
 
@@ -23,8 +25,8 @@ class Series:
     rounds: list[int] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
-    hold_us: float = 0.0
     end_to_end_us: float = 0.0
+    stop_reason: str = ""
 
     @property
     def device_us(self) -> list[float]:
@@ -42,50 +44,84 @@ class Watch:
     def step(self, index: int, what: str) -> None:
         """Called before each step that runs a variant's code."""
 
+    def between_rounds(self, round_: int) -> None:
+        """Called after each round, nothing in flight."""
+
     def output(self, index: int, output: Any) -> None:
         """Called with the output of a variant's last timed call."""
 
 
-def clock_for(device: str, flush: bool = True):
+def clock_for(device: str):
     """The clock of a device: `CudaClock` or `CpuClock`."""
     if device.startswith("cuda"):
         from runner.clock_cuda import CudaClock
 
-        return CudaClock(device, flush)
+        return CudaClock(device)
     from runner.clock_cpu import CpuClock
 
-    return CpuClock(flush)
+    return CpuClock()
+
+
+def rule_for(trials: int, precision: float, min_trials: int, max_trials: int, budget_s: float) -> Rule:
+    """When a variant has been timed enough; `trials` 0 is auto. The closing round makes one trial more."""
+    if trials:
+        return Exactly(trials - 1)
+    return Precision(precision, min_trials - 1, max_trials - 1, budget_s)
 
 
 def take_turns(
-    clock, trials: Sequence[Trial], count: int, warmup: int, seed: int, watch: Watch
+    clock, trials: Sequence[Trial], rules: Sequence[Rule], timing: str, warmup: int, seed: int, watch: Watch
 ) -> list[Series]:
-    """`count` timed calls of each trial, one of each per round, in an order reshuffled every round."""
+    """Time the trials together: every round times each once, in an order shuffled anew.
+
+    Rounds go on until every rule is satisfied; the closing round's outputs go to `watch`.
+    """
     series = [Series() for _ in trials]
+    timers = []
     for index, trial in enumerate(trials):
         watch.step(index, "warmup")
-        for _ in range(warmup):
-            trial.prepare()
-            trial.call()
-        clock.synchronize()
-        series[index].hold_us = clock.hold_for(trial)
-    order = list(range(len(trials)))
-    shuffle = random.Random(seed).shuffle
-    for round_ in range(count):
-        shuffle(order)
-        for turn, index in enumerate(order):
-            watch.step(index, f"trial {round_ + 1}/{count}")
-            sample, output = clock.trial(trials[index], series[index].hold_us)
-            series[index].add(round_, turn, sample)
-            if round_ == count - 1:
-                watch.output(index, output)
-            del output  # freed before the next call allocates
-    for index, trial in enumerate(trials):
+        timers.append(_warmed_up(clock, trial, timing, warmup))
+    turns = _Turns(timers, series, random.Random(seed), watch)
+    rounds = Rounds(rules)
+    start = time.monotonic()
+    while rounds.another([one.device_us for one in series], time.monotonic() - start):
+        turns.round()
+    turns.round(closing=True)
+    for index, timer in enumerate(timers):
         watch.step(index, "end to end")
-        series[index].end_to_end_us = statistics.median(
-            clock.end_to_end_us(trial) for _ in range(_END_TO_END_CALLS)
-        )
+        wall = [timer.end_to_end_us() for _ in range(_END_TO_END_CALLS)]
+        series[index].end_to_end_us = statistics.median(wall)
+        series[index].stop_reason = rounds.reasons[index]
     return series
+
+
+def _warmed_up(clock, trial: Trial, timing: str, warmup: int):
+    for _ in range(warmup):
+        trial.prepare()
+        trial.call()
+    clock.synchronize()
+    return clock.timer(trial, timing)
+
+
+class _Turns:
+    """The rounds of one `take_turns`."""
+
+    def __init__(self, timers: list, series: list[Series], draw: random.Random, watch: Watch) -> None:
+        self.timers, self.series, self.draw, self.watch = timers, series, draw, watch
+        self.order = list(range(len(timers)))
+        self.count = 0
+
+    def round(self, closing: bool = False) -> None:
+        self.draw.shuffle(self.order)
+        for turn, index in enumerate(self.order):
+            self.watch.step(index, f"trial {self.count + 1}")
+            sample, output = self.timers[index].once()
+            self.series[index].add(self.count, turn, sample)
+            if closing:
+                self.watch.output(index, output)
+            del output  # freed before the next call allocates
+        self.watch.between_rounds(self.count)
+        self.count += 1
 
 
 @dataclass(frozen=True)
@@ -93,31 +129,43 @@ class Measurement:
     """What `benchmark` returns. Times are microseconds per call."""
 
     device: str
+    timing: str
     device_us: Summary
     host_us: Summary
     end_to_end_us: float
     event_overhead_us: float
     held: bool  # False: launch latency may sit in device_us
+    stop_reason: str
     samples: tuple[Sample, ...]
 
 
 def benchmark(
-    fn: Callable, *inputs: Any, trials: int = 30, warmup: int = 3, flush: bool = True
+    fn: Callable,
+    *inputs: Any,
+    trials: int = 0,
+    timing: str = "cold",
+    warmup: int = 3,
+    precision: float = 0.005,
+    budget_s: float = 2.0,
 ) -> Measurement:
-    """Time `fn(*inputs)` in this process with the same core that a run uses.
+    """Time `fn(*inputs)` in this process with the same core that a run uses. Nothing is checked.
 
-    The device is that of the first tensor among `inputs` (the CPU without one). Nothing is checked.
+    The device is that of the first tensor among `inputs` (the CPU without one). `trials` is exact; 0 goes on
+    until the 95 % interval of the mean is within `precision` of it, or `budget_s` seconds are spent.
     """
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     device = str(tensors[0].device) if tensors else "cpu"
-    clock = clock_for(device, flush)
-    (series,) = take_turns(clock, [Trial(lambda: fn(*inputs))], trials, warmup, 0, Watch())
+    clock = clock_for(device)
+    rules = [rule_for(trials, precision, 10, 10_000, budget_s)]
+    (series,) = take_turns(clock, [Trial(lambda: fn(*inputs))], rules, timing, warmup, 0, Watch())
     return Measurement(
         device=device,
+        timing=timing,
         device_us=summarize(series.device_us),
         host_us=summarize([sample.host_us for sample in series.samples]),
         end_to_end_us=series.end_to_end_us,
         event_overhead_us=clock.event_overhead_us,
         held=all(sample.held for sample in series.samples),
+        stop_reason=series.stop_reason,
         samples=tuple(series.samples),
     )

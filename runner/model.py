@@ -92,10 +92,14 @@ class Op:
 class Measure:
     """How times are taken (`conf/measure/*.yaml`)."""
 
-    warmup: int
-    trials: int
-    threads: int  # CPU threads; 0 takes the physical cores
-    flush: bool
+    timing: str  # cold | warm | graph | burst
+    warmup: int  # untimed calls before the first trial
+    trials: int  # timed calls; 0 is auto, which goes by the next four
+    precision: float  # half of the mean's 95 % interval over the mean
+    min_trials: int
+    max_trials: int
+    budget_s: float  # per variant
+    threads: int  # CPU threads; 0 leaves torch's choice
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ class Progress:
         now = time.monotonic()
         if self._bar is not None and now - self._drawn > _EVERY_S:
             self._drawn = now
-            name = planned.entries[event["index"]].variant.name
-            text = f"{self._place(planned)} | {name}: {event['what']}"
+            name = "" if event["index"] is None else planned.entries[event["index"]].variant.name + ": "
+            text = f"{self._place(planned)} | {name}{event['what']}"
             self._bar.update(self._task, description=escape(text))
 
     def row(self, planned: PlannedCase, row: dict[str, Any]) -> None:

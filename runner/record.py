@@ -14,7 +14,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from runner.columns import COLUMNS, SAMPLE_COLUMNS, cell
+from runner.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS, cell
 from runner.model import Refusal, Settings
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -65,17 +65,30 @@ class Record:
         self.rows.append(row)
         self._results.write(row)
 
-    def samples(self, row: dict[str, Any], series: dict[str, Any]) -> None:
-        """Every raw trial of a row, in time order."""
-        fixed = {"row_id": row["row_id"], "timing": row["timing"], "checked": "false"}
-        columns = zip(
-            series["rounds"], series["turns"], series["start_ns"], series["device_us"], series["host_us"]
-        )
+    def samples(self, row: dict[str, Any], series: dict[str, Any], sm_mhz: list[float | None]) -> None:
+        """Every raw trial of a row, in time order; `sm_mhz` by round."""
+        fixed = {"row_id": row["row_id"], "timing": row["timing"]}
+        names = ("rounds", "turns", "start_ns", "device_us", "host_us")
         last = len(series["rounds"]) - 1
-        for i, (round_, turn, start, device, host) in enumerate(columns):
+        for i, (round_, turn, start, device, host) in enumerate(zip(*(series[name] for name in names))):
+            clock = sm_mhz[round_] if round_ < len(sm_mhz) else None
             times = {"round": round_, "turn": turn, "start_ns": start, "device_us": device, "host_us": host}
-            self._samples.write(fixed | times | {"checked": "true" if i == last else "false"}, flush=False)
+            checked = {"sm_mhz": clock, "checked": "true" if i == last else "false"}
+            self._samples.write(fixed | times | checked, flush=False)
         self._samples.flush()
+
+    def traps(self, row: dict[str, Any], readings: list[tuple[str, str, float]]) -> None:
+        """`traps.csv`: what each way of timing a row read. The first reading is the right one."""
+        path = self.folder / "traps.csv"
+        new = not path.exists()
+        with open(path, "a", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            if new:
+                writer.writerow(TRAP_COLUMNS)
+            right = readings[0][2]
+            for way, lesson, reads in readings:
+                cells = (row["row_id"], row["variant"], way, reads, reads / right, lesson)
+                writer.writerow([cell(value) for value in cells])
 
     def close(self) -> None:
         self._results.close()

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from runner import roofline
 from runner.columns import best_first
 from runner.model import Plan, Refusal
 from runner.plan import check_bytes
@@ -82,13 +83,24 @@ def _number(text: str, form: str) -> str:
 
 
 def _verdict(row: dict[str, str]) -> str:
+    """In a few words: the status, where it fell, and for a time its head-room."""
     words = [row["status"] + (f" at {row['stage']}" if row["stage"] else "")]
-    words += [row["reason"]] if row["reason"] else []
+    words += [row["note"].partition("; ")[0]] if row["percent_of_limit"] else []
     words += (
         ["judged by norm"] if row["accuracy"] == "normwise" and row["status"] in ("ok", "checked") else []
     )
-    words += [row["note"]] if row["note"] else []
-    return words[0] + (": " if row["reason"] else "; " if words[1:] else "") + "; ".join(words[1:])
+    return "; ".join(words)
+
+
+def remarks(rows: Sequence[dict[str, str]]) -> list[str]:
+    """What does not fit in a cell: reasons and notes, variants that share one named together."""
+    said: dict[str, list[str]] = {}
+    for row in rows:
+        notes = row["note"].split("; ")[1 if row["percent_of_limit"] else 0 :]
+        text = "; ".join(filter(None, [row["reason"], *notes]))
+        if text:
+            said.setdefault(text, []).append(cells(row)[0])
+    return [f"{', '.join(names)}: {text}" for text, names in said.items()]
 
 
 _COLOURS = {"ok": "green", "checked": "green", "skipped": "dim"}
@@ -110,13 +122,52 @@ def print_tables(folder: Path) -> None:
             *figures, verdict = (escape(cell) for cell in cells(row))
             table.add_row(*figures, f"[{colour}]{verdict}[/{colour}]")
         console.print(table)
+        for remark in remarks(rows):
+            console.print(f"   {remark}", style="dim", markup=False, highlight=False, soft_wrap=True)
         console.print()
+    _print_traps(console, folder)
     console.print(f"results: {folder}", soft_wrap=True, highlight=False)
+
+
+def traps(folder: Path) -> list[dict[str, str]]:
+    """The rows of `traps.csv`; none where the run had none."""
+    path = folder / "traps.csv"
+    if not path.is_file():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def trap_table(folder: Path) -> str:
+    """`traps.csv` as markdown; empty where there is none."""
+    rows = traps(folder)
+    lines = ["| variant | timed how | reads | of the right time | why |", "|---|---|---:|---:|---|"]
+    lines += [
+        f"| {r['variant']} | {r['way']} | {milliseconds(str(float(r['reads_us']) / 1e3))} | "
+        f"{float(r['over_right']):.2f}x | {r['lesson']} |"
+        for r in rows
+    ]
+    return "\n".join(lines) + "\n" if rows else ""
+
+
+def _print_traps(console: Console, folder: Path) -> None:
+    rows = traps(folder)
+    if not rows:
+        return
+    title = "the same calls, timed in other ways"
+    table = Table(title=title, title_justify="left", box=None, header_style="bold")
+    for name in ("variant", "timed how", "reads", "of the right time", "why"):
+        table.add_column(name, justify="right" if name in ("reads", "of the right time") else "left")
+    for r in rows:
+        reads = milliseconds(str(float(r["reads_us"]) / 1e3))
+        table.add_row(r["variant"], r["way"], reads, f"{float(r['over_right']):.2f}x", escape(r["lesson"]))
+    console.print(table)
+    console.print()
 
 
 def markdown(folder: Path) -> str:
     """The same tables as a GitHub markdown page."""
-    return f"# {folder.name}\n\n{tables(folder)}"
+    return f"# {folder.name}\n\n{tables(folder)}\n{trap_table(folder)}"
 
 
 def tables(folder: Path, op: str = "") -> str:
@@ -125,7 +176,7 @@ def tables(folder: Path, op: str = "") -> str:
     for heading, rows in cases([row for row in read(folder) if op in ("", row["op"])]):
         lines += [f"**{heading}**", "", "| " + " | ".join(_HEADINGS) + " |", "|---|" + "---:|" * 5 + "---|"]
         lines += ["| " + " | ".join(_plain(cell) for cell in cells(row)) + " |" for row in rows]
-        lines.append("")
+        lines += ["", *(f"- {_plain(remark)}" for remark in remarks(rows)), ""]
     return "\n".join(lines)
 
 
@@ -136,6 +187,19 @@ def _plain(text: str) -> str:
 def write(folder: Path) -> None:
     """`report.md` beside the tables it was made from."""
     (folder / "report.md").write_text(markdown(folder), encoding="utf-8")
+
+
+def print_ceilings(ceilings: dict[str, Any]) -> None:
+    """`mode=ceilings`: bandwidth by size and pattern, and the rates."""
+    console = Console()
+    console.print(f"{ceilings['device']}, driver {ceilings['driver'] or 'none'}, torch {ceilings['torch']}")
+    for head, *rows in (roofline.table(ceilings), roofline.rates_table(ceilings)):
+        table = Table(box=None, header_style="bold")
+        for name in head:
+            table.add_column(name, justify="right")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
 
 
 def print_plan(plan: Plan) -> None:

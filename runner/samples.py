@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
+
+TIMINGS = ("cold", "warm", "graph", "burst")
 
 
 def _nothing() -> None:
@@ -18,12 +20,27 @@ class Trial:
     call: Callable[[], Any]
     prepare: Callable[[], Any] = _nothing
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether `call` may be made several times in a row."""
+        return self.prepare is _nothing
+
 
 @dataclass(frozen=True)
 class Sample:
-    """One timed call. Times in microseconds; `start_ns` is the host's monotonic clock."""
+    """One timing of a call. Times in microseconds per call; `start_ns` is the host's monotonic clock."""
 
     start_ns: int
     device_us: float
     host_us: float
     held: bool = True  # False: launch latency sits in device_us
+
+
+class Timer(Protocol):
+    """A trial that is ready to be timed on a clock in one of the `TIMINGS`."""
+
+    def once(self) -> tuple[Sample, Any]:
+        """Time it once: the sample and the call's output."""
+
+    def end_to_end_us(self) -> float:
+        """Wall time of one call and its synchronize."""

@@ -19,9 +19,12 @@ class MeasureNode:
     """`conf/measure/<name>.yaml`."""
 
     warmup: int
-    trials: int
+    trials: int | str
+    precision: Number = 0.005
+    min_trials: int = 20
+    max_trials: int = 10_000
+    budget_s: Number = 2.0
     threads: int = 0
-    flush: bool = True
 
 
 @dataclass
@@ -119,7 +122,8 @@ class Config:
     measure: Annotated[MeasureNode, "default, quick, thorough: how times are taken"] = field(
         default_factory=dict
     )
-    trials: Annotated[int | None, "timed calls of each variant, in place of the measure's"] = None
+    timing: Annotated[str, "cold, warm, graph (CUDA graphs) or burst (back to back)"] = "cold"
+    trials: Annotated[int | str | None, "timed calls of each variant; auto: until precise"] = None
     baseline: Annotated[str | None, "the variant that speedup is measured against"] = None
     seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
     output: Annotated[str, "where run folders go; from where you are"] = "outputs"
@@ -132,15 +136,22 @@ class Config:
 MODES = {
     "bench": "build, check and time",
     "check": "build and check, no timing",
+    "traps": "bench, then the same calls timed in well-known wrong ways, to compare",
     "debug": "check with launch blocking and full tracebacks, no timing",
     "plan": "print the cases, the variants and the memory they need; runs nothing",
     "list": "print ops and variants and why they are there; needs no op",
     "profile": "not available yet",
-    "ceilings": "not available yet",
+    "ceilings": "measure what the device can do, and print it; needs no op",
 }
-UNAVAILABLE = ("profile", "ceilings")
+UNAVAILABLE = ("profile",)
 DIRECTIONS = ("forward", "backward")
 LAYOUTS = ("contiguous", "transposed", "offset1", "strided")
+TIMINGS = {
+    "cold": "the cache is emptied before each timed call",
+    "warm": "one call after another, each timed",
+    "graph": "one call in a CUDA graph, replayed after the cache is emptied",
+    "burst": "calls back to back, their mean",
+}
 INITS = ("normal", "uniform", "integers")
 UNITS = ("fp32", "tf32", "bf16", "fp64")
 ACCURACIES = ("elementwise", "normwise")

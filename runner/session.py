@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,10 +12,10 @@ from typing import Any
 
 import torch
 
-from runner import artifacts, ceilings, environment, prove
+from runner import artifacts, ceilings, environment, nvml, prove, traps
 from runner.build import BuildError, Built, NotInstalled, StaleProcess, build
-from runner.measure import Series, Watch, clock_for, take_turns
-from runner.model import Entry, PlannedCase
+from runner.measure import Series, Watch, clock_for, rule_for, take_turns
+from runner.model import Entry, Measure, PlannedCase
 from runner.worker import one_line
 
 
@@ -24,8 +25,10 @@ class Session:
     def __init__(self, emit: Callable[..., None]) -> None:
         self.emit = emit
         self.device = "cpu"
-        self.clocks: dict[bool, Any] = {}
-        self.copy_rates: dict[float, float] = {}
+        self.clock: Any = None
+        self.facts: dict[str, Any] = {}
+        self.card: nvml.Card | None = None
+        self.no_card = ""  # why a GPU's state cannot be read
         self.planned: PlannedCase | None = None
         self.proofs: dict[int, prove.Proof] = {}
         self.cases: list[prove.OpenCase] = []
@@ -39,7 +42,13 @@ class Session:
             torch.set_num_threads(threads)
         if device != "cpu":
             torch.cuda.set_device(device)
-        return {"facts": environment.worker_facts(device)}
+        self.facts = facts = environment.worker_facts(device)
+        if device != "cpu":
+            self.card, self.no_card = nvml.open_card(facts["device_uuid"])
+            facts["nvml"] = self.no_card or self.card.blind_spot((os.getpid(),)) or "reads this card"
+        gc.collect()
+        gc.freeze()  # torch's hundred thousand objects stay: a collection is then short, also between trials
+        return {"facts": facts}
 
     def open(self, planned: PlannedCase, seed: int) -> dict[str, Any]:
         """Take a case: its inputs are made now, its reference when it is first needed."""
@@ -57,9 +66,12 @@ class Session:
 
     def close(self) -> None:
         """Let go of the case and its memory."""
+        if self.planned is None:
+            return
+        if any(entry.variant.compile for entry in self.planned.entries):
+            torch.compiler.reset()
         self.planned, self.proofs, self.cases, self.smoke = None, {}, [], []
         gc.collect()
-        torch.compiler.reset()
         if self.device != "cpu":
             torch.cuda.empty_cache()
 
@@ -128,28 +140,31 @@ class Session:
             return ""
         return f"needs {need / 1e9:.1f} GB, and {self.device} has {total / 1e9:.1f} GB"
 
-    def measure(self, indices: list[int], trials: int, warmup: int, flush: bool, seed: int) -> dict[str, Any]:
-        """Time the proven variants in turns; one `series` event each, and the copy rate for the case."""
-        clock = self.clocks.setdefault(flush, None) or clock_for(self.device, flush)
-        self.clocks[flush] = clock
-        rate, note = self._copy_rate(clock)
+    def measure(self, indices: list[int], how: Measure, seed: int) -> dict[str, Any]:
+        """Time the proven variants in turns: one `series` event each, and the card's state meanwhile."""
+        self.clock = self.clock or clock_for(self.device)
+        clock = self.clock
         watch = _Announcer(self, indices)
-        series = take_turns(clock, [self.proofs[i].trial for i in indices], trials, warmup, seed, watch)
+        limits = (how.trials, how.precision, how.min_trials, how.max_trials, how.budget_s)
+        rules = [rule_for(*limits) for _ in indices]
+        trials = [self.proofs[i].trial for i in indices]
+        series = take_turns(clock, trials, rules, how.timing, how.warmup, seed, watch)
         for index, one in zip(indices, series):
             self.emit("series", index=index, late=watch.late.get(index, ""), **_wire(one))
-        return {"copy_gbps": rate, "event_overhead_us": clock.event_overhead_us, "note": note}
+        return {"event_overhead_us": clock.event_overhead_us, "card": watch.card()}
 
-    def _copy_rate(self, clock) -> tuple[float | None, str]:
-        case = self.planned.case
-        total = int(case.read_bytes + case.write_bytes)
-        if total == 0:
-            return None, ""
-        if total not in self.copy_rates:
-            try:
-                self.copy_rates[total] = ceilings.copy_gbps(clock, self.device, total)
-            except torch.OutOfMemoryError:
-                return None, "no room on the device to measure the copy rate at this size, so no limit"
-        return self.copy_rates[total], ""
+    def ceilings(self, refresh: bool) -> dict[str, Any]:
+        """What this device can do, measured here or read from the cache."""
+        self.emit("step", index=None, stage="measure", what="the device's ceilings")
+        self.clock = self.clock or clock_for(self.device)
+        return {"ceilings": ceilings.ceilings(self.clock, self.device, self.facts, refresh)}
+
+    def traps(self, index: int, mean_us: float) -> dict[str, Any]:
+        """A timed variant again, in the wrong ways."""
+        self.emit("step", index=index, stage="measure", what="traps")
+        proof = self.proofs[index]
+        first_ms = proof.facts["first_call_ms"]
+        return {"readings": list(traps.readings(self.clock, proof.trial, first_ms, mean_us))}
 
 
 class _Announcer(Watch):
@@ -157,9 +172,24 @@ class _Announcer(Watch):
 
     def __init__(self, session: Session, indices: list[int]) -> None:
         self.session, self.indices, self.late = session, indices, {}
+        self.sampler = nvml.Sampler(session.card)
+        self.sm_mhz: list[int | None] = []  # by round
 
     def step(self, index: int, what: str) -> None:
         self.session.emit("step", index=self.indices[index], stage="measure", what=what)
+
+    def between_rounds(self, round_: int) -> None:
+        state = self.sampler.sample(force=round_ == 0)
+        self.sm_mhz.append(state.sm_mhz if state else self.sm_mhz[-1] if self.sm_mhz else None)
+
+    def card(self) -> dict[str, Any]:
+        """The card's state while it was measured: columns, samples and what is to be said."""
+        card, own = self.session.card, (os.getpid(), os.getppid())
+        notes = [self.session.no_card] if self.session.no_card else []
+        if card is not None:
+            notes += [f"the GPU is shared with {other}" for other in card.others(own)]
+        told = {"sm_mhz_samples": self.sm_mhz, "throttle": self.sampler.throttle, "card_notes": notes}
+        return self.sampler.columns() | told
 
     def output(self, index: int, output: Any) -> None:
         proof = self.session.proofs[self.indices[index]]
@@ -178,4 +208,5 @@ def _wire(series: Series) -> dict[str, Any]:
         "host_us": [s.host_us for s in samples],
         "held": sum(s.held for s in samples),
         "end_to_end_us": series.end_to_end_us,
+        "stop_reason": series.stop_reason,
     }

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-REQUESTS = ("hello", "open", "prove", "measure", "close")
+REQUESTS = ("hello", "open", "prove", "measure", "ceilings", "traps", "close")
 
 
 def main(argv: list[str]) -> None:

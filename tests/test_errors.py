@@ -88,7 +88,7 @@ WORDS = {
     "no key": ("scale", "'scale' is not key=value; did you mean op=scale?"),
     "no option": ("--op scale", "unrecognized arguments: --op"),
     "unreadable": ("op=scale shapes=[{rows:4]", "cannot read 'shapes=[{rows:4]'"),
-    "type": ("op=scale trials=many", "trials: expected a whole number or null, got 'many'"),
+    "type": ("op=scale trials=many", "trials=many: must be a whole number or auto"),
     "no trials": ("op=scale trials=0", "trials=0: must be at least 1"),
     "seed": ("op=scale seed=-3", "seed=-3: must be from 0 to"),
     "limit": ("op=scale limits.check_s=0", "limits.check_s=0: must be above 0"),

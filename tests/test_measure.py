@@ -8,7 +8,7 @@ import torch
 
 from runner.clock_cpu import CpuClock, last_level_cache_bytes
 from runner.clock_cuda import CudaClock
-from runner.measure import Watch, benchmark, take_turns
+from runner.measure import Watch, benchmark, rule_for, take_turns
 from runner.samples import Sample, Trial
 
 
@@ -32,10 +32,9 @@ class FakeCuda(CudaClock):
     """A CudaClock whose device is a list of what it was told."""
 
     def __init__(self, caught_up=False):
-        self.log, self.holds, self.flushes, self.event_overhead_us = [], [], True, 1.5
-        self.caught_up = caught_up
+        self.log, self.held_us, self.event_overhead_us, self.caught_up = [], [], 1.5, caught_up
 
-    def _events(self):
+    def events(self):
         return FakeEvent(self.log, self.caught_up), FakeEvent(self.log, self.caught_up)
 
     def flush(self):
@@ -43,16 +42,24 @@ class FakeCuda(CudaClock):
 
     def hold(self, microseconds):
         self.log.append("hold")
-        self.holds.append(microseconds)
+        self.held_us.append(microseconds)
 
     def synchronize(self):
         self.log.append("synchronize")
 
 
+def timed(clock, timing="cold", **trial):
+    """A timer's one timing, the calibration before it forgotten."""
+    call = trial.pop("call", lambda: clock.log.append("call"))
+    timer = clock.timer(Trial(call, **trial), timing)
+    clock.log.clear()
+    clock.held_us.clear()
+    return timer, timer.once()[0]
+
+
 def test_a_cuda_trial_flushes_holds_records_calls_records_and_waits():
     clock = FakeCuda()
-    trial = Trial(lambda: clock.log.append("call"), lambda: clock.log.append("prepare"))
-    sample, _ = clock.trial(trial, 40.0)
+    _, sample = timed(clock, prepare=lambda: clock.log.append("prepare"))
     steps = ["prepare", "synchronize", "flush", "hold", "record", "call", "record", "synchronize"]
     assert clock.log == steps
     assert sample.device_us == pytest.approx(10.0 - 1.5)
@@ -60,26 +67,42 @@ def test_a_cuda_trial_flushes_holds_records_calls_records_and_waits():
 
 
 def test_a_device_that_caught_up_is_held_longer_and_if_need_be_noticed():
-    clock = FakeCuda(caught_up=True)
-    sample, _ = clock.trial(Trial(lambda: clock.log.append("call")), 40.0)
+    clock = FakeCuda()
+    timer, _ = timed(clock)
+    clock.log.clear()
+    clock.held_us.clear()
+    clock.caught_up, timer.hold_us = True, 40.0
+    sample, _ = timer.once()
     assert not sample.held
     assert clock.log.count("call") == 5
-    assert clock.holds == [40.0, 80.0, 160.0, 320.0, 640.0]
+    assert clock.held_us == [40.0, 80.0, 160.0, 320.0, 640.0]
 
 
-def test_a_call_that_synchronizes_is_timed_once():
-    clock = FakeCuda(caught_up=True)
-    assert clock.hold_for(Trial(lambda: None)) == 0.0
-    clock.log.clear()
-    sample, _ = clock.trial(Trial(lambda: clock.log.append("call")), 0.0)
+def test_a_call_that_synchronizes_is_timed_once_and_not_held():
+    timer, sample = timed(clock := FakeCuda(caught_up=True))
+    assert timer.hold_us == 0.0
     assert (clock.log.count("call"), sample.held) == (1, False)
+
+
+def test_the_hold_outlasts_the_calls_host_time():
+    clock = FakeCuda()
+    timer, _ = timed(clock, call=lambda: time.sleep(0.003))
+    assert timer.hold_us > 2 * 3000
 
 
 def test_warm_timing_does_not_flush():
     clock = FakeCuda()
-    clock.flushes = False
-    clock.trial(Trial(lambda: None), 40.0)
+    timed(clock, "warm")
     assert "flush" not in clock.log
+    assert clock.log.count("call") == 1
+
+
+def test_burst_timing_calls_back_to_back_and_gives_the_time_of_one():
+    clock = FakeCuda()
+    timer, sample = timed(clock, "burst")
+    assert clock.log == ["synchronize", "hold", "record", *["call"] * timer.calls, "record", "synchronize"]
+    assert timer.calls == 235  # 2000 us over the 8.5 us of a call
+    assert sample.device_us == pytest.approx(8.5 / 235)
 
 
 class Counting:
@@ -90,18 +113,23 @@ class Counting:
     def __init__(self):
         self.order = []
 
-    def trial(self, trial, hold_us):
-        name = trial.call()
-        self.order.append(name)
-        return Sample(len(self.order), 1.0, 1.0), name
-
-    def hold_for(self, trial):
-        return 0.0
+    def timer(self, trial, timing):
+        return CountingTimer(self, trial)
 
     def synchronize(self):
         pass
 
-    def end_to_end_us(self, trial):
+
+class CountingTimer:
+    def __init__(self, clock, trial):
+        self.clock, self.trial = clock, trial
+
+    def once(self):
+        name = self.trial.call()
+        self.clock.order.append(name)
+        return Sample(len(self.clock.order), 1.0, 1.0), name
+
+    def end_to_end_us(self):
         return 1.0
 
 
@@ -116,7 +144,8 @@ class Outputs(Watch):
 def test_turns_give_everybody_one_call_a_round_in_changing_order():
     clock, watch = Counting(), Outputs()
     trials = [Trial(lambda name=name: name) for name in "abc"]
-    series = take_turns(clock, trials, 20, 1, seed=3, watch=watch)
+    rules = [rule_for(20, 0.005, 20, 100, 1.0)] * 3
+    series = take_turns(clock, trials, rules, "cold", 0, seed=3, watch=watch)
     rounds = [clock.order[i : i + 3] for i in range(0, 60, 3)]
     assert all(sorted(one) == list("abc") for one in rounds)
     assert len({tuple(one) for one in rounds}) > 3
@@ -127,8 +156,7 @@ def test_turns_give_everybody_one_call_a_round_in_changing_order():
 
 
 def test_prepare_is_not_timed():
-    clock = CpuClock(flush=False)
-    sample, _ = clock.trial(Trial(lambda: None, lambda: time.sleep(0.05)))
+    sample, _ = CpuClock().timer(Trial(lambda: None, lambda: time.sleep(0.05)), "warm").once()
     assert sample.device_us < 40_000
 
 
@@ -138,9 +166,37 @@ def test_a_busy_wait_of_known_length_is_read_within_5_percent():
         while time.perf_counter_ns() < end:
             pass
 
-    clock = CpuClock(flush=False)
-    readings = [clock.trial(Trial(wait))[0].device_us for _ in range(9)]
+    timer = CpuClock().timer(Trial(wait), "warm")
+    readings = [timer.once()[0].device_us for _ in range(9)]
     assert min(readings) == pytest.approx(2000.0, rel=0.05)
+
+
+def test_short_cpu_calls_are_timed_several_at_a_time_unless_cold():
+    clock = CpuClock()
+    assert clock.timer(Trial(lambda: None), "warm").calls > 100
+    assert clock.timer(Trial(lambda: None), "burst").calls > 1000
+    assert clock.timer(Trial(lambda: None), "cold").calls == 1
+    assert clock.timer(Trial(lambda: None, lambda: 0), "burst").calls == 1
+
+
+def test_a_variant_that_is_slow_in_the_warmup_gets_as_many_trials():
+    calls = []
+
+    def slow_at_first():
+        calls.append(1)
+        time.sleep(0.02 if len(calls) <= 3 else 0)
+
+    x = torch.ones(10)
+    slow = benchmark(slow_at_first, trials=0, timing="cold", warmup=3, precision=1e9)
+    fast = benchmark(torch.add, x, x, trials=0, timing="cold", warmup=3, precision=1e9)
+    assert slow.device_us.trials == fast.device_us.trials == 10
+    assert slow.device_us.mean < 5_000
+
+
+def test_auto_goes_on_until_the_mean_is_precise_or_the_budget_is_spent():
+    result = benchmark(lambda: None, timing="warm", precision=1e-9, budget_s=0.05)
+    assert result.stop_reason in ("budget", "max_trials")
+    assert result.device_us.trials > 10
 
 
 def test_the_cpu_flush_is_larger_than_the_last_cache():

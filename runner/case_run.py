@@ -1,0 +1,180 @@
+"""One case of a run, through the worker: each variant proven alone, the survivors timed together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from runner import columns, device_lock, folders, sources
+from runner.model import Entry, PlannedCase
+from runner.supervisor import Worker, WorkerFailed, WorkerLost
+
+TIMED = ("bench", "traps")  # the modes that time what is right
+
+
+class CaseRun:
+    """One case: each variant is proven alone, the survivors are timed together.
+
+    A variant that takes the worker down has its row, and the rest start again in a new worker as if
+    it had not been there.
+    """
+
+    def __init__(self, run: Any, planned: PlannedCase) -> None:
+        self.run, self.planned, self.settings = run, planned, run.settings
+        self.waiting: dict[int, Entry] = {}
+        self.proven: dict[int, dict[str, Any]] = {}
+        self.shas: dict[str, str] = {}
+        for entry in planned.entries:
+            if entry.variant.name not in self.shas:
+                self.shas[entry.variant.name] = sources.digest(entry.variant)
+            if entry.skip:
+                self.row(entry, {"status": "skipped", "stage": "", "reason": entry.skip})
+            else:
+                self.waiting[entry.index] = entry
+
+    def finish(self) -> None:
+        """Every row of the case; the device is held while anything on it is timed."""
+        if not self.waiting:
+            return
+        if self.settings.mode not in TIMED:
+            return self._finish()
+        worker = self.run.worker()
+        key, device = device_lock.key_of(worker.facts["device_uuid"]), self.settings.device
+        with device_lock.held(key, device, self.run.progress.say, self.settings.command):
+            self._finish()
+
+    def _finish(self) -> None:
+        while self.waiting:
+            try:
+                self._attempt(self.run.worker())
+            except WorkerLost as lost:
+                self.run.replace_worker()
+                self._blame(lost)
+            except WorkerFailed as failed:
+                self._all_failed("error", "inputs", str(failed))
+
+    def _blame(self, lost: WorkerLost) -> None:
+        if lost.index is None:  # no variant was running: trying again would end the same way
+            self._all_failed(lost.status, lost.stage, lost.reason)
+            return
+        entry = self.waiting.pop(lost.index, None)
+        if entry is None:  # its row was written already: only its traps are lost
+            return
+        facts = {"status": lost.status, "stage": lost.stage, "reason": lost.reason}
+        self.row(entry, self.proven.get(lost.index, {}) | facts)
+
+    def _all_failed(self, status: str, stage: str, reason: str) -> None:
+        for entry in list(self.waiting.values()):
+            self.row(self.waiting.pop(entry.index), {"status": status, "stage": stage, "reason": reason})
+
+    def _attempt(self, worker: Worker) -> None:
+        """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
+        limits = self.settings.limits
+        opened = worker.ask("open", limits.inputs_s, planned=self.planned, seed=self.settings.seed)
+        if opened["status"] == "stale":  # an older version of the reference lives in that process
+            self.run.replace_worker()
+            return
+        for entry in list(self.waiting.values()):
+            if not self._prove(worker, entry):
+                return
+        if self.waiting and self.settings.mode in TIMED:
+            self._measure(worker)
+        worker.ask("close", limits.inputs_s)
+
+    def _prove(self, worker: Worker, entry: Entry) -> bool:
+        """False when the worker had to be replaced and the attempt starts again."""
+        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)))
+        if facts["status"] == "stale":  # an older version of this source lives in that process
+            self.run.replace_worker()
+            return False
+        if self.settings.mode == "debug" and facts.get("traceback"):
+            self.run.progress.say(facts["traceback"])
+        if facts["status"] == "ok":
+            self.proven[entry.index] = facts
+            if self.settings.mode not in TIMED or entry.interpreted:
+                self._checked(self.waiting.pop(entry.index), facts)
+            return True
+        self.row(self.waiting.pop(entry.index), facts)
+        if facts.get("fatal"):
+            self.run.replace_worker()
+            return False
+        return True
+
+    def _keep(self, entry: Entry) -> Path:
+        params = [f"{name}={columns.cell(value)}" for name, value in entry.params.items()]
+        name = folders.slug("_".join([entry.variant.name, *params]))
+        return self.run.record.folder / "builds" / self.planned.case.case_id / name
+
+    def _events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
+        """Send a request, show its steps, return its answer."""
+        event: dict[str, Any] = {}
+        for event in worker.call(name, self.settings.limits.inputs_s, **arguments):
+            if event["event"] == "step":
+                self.run.progress.step(self.planned, event)
+            elif event["event"] == "series":
+                self._series(event)
+        return event
+
+    def _checked(self, entry: Entry, facts: dict[str, Any]) -> None:
+        notes = list(facts.get("notes", ()))
+        if entry.interpreted:
+            shapes = ", ".join("x".join(map(str, case.shape.values())) for case in self.planned.smoke)
+            notes.append(f"checked in Triton's interpreter at {shapes}, not timed")
+        self.row(entry, facts | {"status": "checked", "stage": "", "notes": notes})
+
+    def _measure(self, worker: Worker) -> None:
+        self.timed: dict[int, dict[str, Any]] = {}
+        seed, how = self.settings.seed, self.settings.measure
+        ceilings = self.run.ceilings(worker)
+        answer = self._events(worker, "measure", indices=list(self.waiting), how=how, seed=seed)
+        baseline = self._baseline_ms()
+        common = {**answer["card"], "ceilings": ceilings, "baseline_ms": baseline}
+        common["event_overhead_us"] = answer["event_overhead_us"]
+        rows = {
+            index: self._timed(self.waiting.pop(index), series, common)
+            for index, series in self.timed.items()
+        }
+        for index, row in rows.items():
+            if self.settings.mode == "traps" and row["status"] == "ok":
+                self._traps(worker, index, row)
+
+    def _traps(self, worker: Worker, index: int, row: dict[str, Any]) -> None:
+        mean_us = row["mean_ms"] * 1e3
+        answer = self._events(worker, "traps", index=index, mean_us=mean_us)
+        self.run.record.traps(row, [("right", "flushed, held, in turns, many", mean_us), *answer["readings"]])
+
+    def _series(self, event: dict[str, Any]) -> None:
+        self.timed[event["index"]] = event
+
+    def _baseline_ms(self) -> float | None:
+        for index, series in self.timed.items():
+            if self.planned.entries[index].variant.name == self.planned.case.baseline and not series["late"]:
+                return sum(series["device_us"]) / len(series["device_us"]) / 1e3
+        return None
+
+    def _timed(self, entry: Entry, series: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
+        facts = dict(self.proven[entry.index])
+        if series["late"]:
+            return self.row(entry, facts | {"status": "wrong", "stage": "measure", "reason": series["late"]})
+        how = self.settings.measure
+        facts |= {
+            **common,
+            "timing": how.timing,
+            "stop_reason": series["stop_reason"],
+            "precision": None if how.trials else how.precision,
+            "samples_us": series["device_us"],
+            "host_samples_us": series["host_us"],
+            "held": series["held"],
+            "end_to_end_us": series["end_to_end_us"],
+            "notes": [*facts.get("notes", ()), *common["card_notes"]],
+        }
+        row = self.row(entry, facts)
+        self.run.record.samples(row, series, common["sm_mhz_samples"])
+        return row
+
+    def row(self, entry: Entry, facts: dict[str, Any]) -> dict[str, Any]:
+        facts = facts | {"source_sha": self.shas[entry.variant.name]}
+        row = columns.row(self.run.identity, self.planned.case, entry, facts)
+        self.run.record.add(row)
+        self.run.progress.row(self.planned, row)
+        return row
