@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+from runner.model import Refusal
 
 
 def run(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> Any:
@@ -33,8 +37,30 @@ def load(op: str, variant: str, device: str = "auto", config_dirs: Sequence[str]
     It takes the op's inputs in order, then attributes and parameters by name. Raises
     `runner.model.Refusal` on an unknown name and `runner.build.BuildError` where building fails.
     """
-    from runner.build import build
     from runner.config import compose
 
     settings = compose([f"op={op}", f"variant={variant}", f"device={device}"], config_dirs)
-    return build(settings.op.variants[variant], settings.device, Path(tempfile.mkdtemp())).fn
+    if variant not in settings.op.variants:
+        raise Refusal(f"load: variant={variant} is a group; name one of {', '.join(settings.op.variants)}")
+    wanted = settings.op.variants[variant]
+    if wanted.language == "cuda" and settings.device == "cpu":
+        raise Refusal(f"load: {variant} is CUDA C++ and needs a GPU; there is none here")
+    if wanted.language == "triton" and settings.device == "cpu":
+        _interpret_triton(variant)
+    root = str(Path(__file__).resolve().parent.parent)
+    if root not in sys.path:
+        sys.path.insert(0, root)  # targets in `kernels` are imported from the repository
+    from runner.build import build
+
+    return build(wanted, settings.device, Path(tempfile.mkdtemp())).fn
+
+
+def _interpret_triton(variant: str) -> None:
+    """Triton decides when a kernel is defined whether it is interpreted."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        return
+    if "triton" in sys.modules:
+        raise Refusal(
+            f"load: set TRITON_INTERPRET=1 before triton is imported to run {variant} without a GPU"
+        )
+    os.environ["TRITON_INTERPRET"] = "1"

@@ -87,8 +87,6 @@ class CaseRun:
         if facts["status"] == "stale":  # an older version of this source lives in that process
             self.run.replace_worker()
             return False
-        if self.settings.mode == "debug" and facts.get("traceback"):
-            self.run.progress.say(facts["traceback"])
         if facts["status"] == "ok":
             self.proven[entry.index] = facts
             if self.settings.mode not in TIMED or entry.interpreted:
@@ -130,6 +128,7 @@ class CaseRun:
         baseline = self._baseline_ms()
         common = {**answer["card"], "ceilings": ceilings, "baseline_ms": baseline}
         common["event_overhead_us"] = answer["event_overhead_us"]
+        common["card_notes"] += filter(None, [ceilings["note"]])
         rows = {
             index: self._timed(self.waiting.pop(index), series, common)
             for index, series in self.timed.items()

@@ -72,7 +72,7 @@ def compare(out: object, expected: torch.Tensor, dtype: torch.dtype, device: str
         return Errors(math.nan, math.nan, math.nan, math.nan, wrong)
     if expected.numel() == 0:
         return Errors()
-    return _compare_values(out.detach().reshape(-1), expected.reshape(-1), dtype, accuracy)
+    return _compare_values(out.detach().reshape(-1), expected.reshape(-1), dtype, accuracy, expected.shape)
 
 
 def _wrong_kind(out: object, expected: torch.Tensor, dtype: torch.dtype, device: str) -> str:
@@ -93,9 +93,9 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _compare_values(out: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, accuracy: str) -> Errors:
+def _compare_values(out: torch.Tensor, expected: torch.Tensor, dtype, accuracy: str, shape) -> Errors:
     rms, norm = _scale(expected)
-    totals = _Totals()
+    totals = _Totals(shape)
     for start in range(0, out.numel(), _CHUNK):
         piece = slice(start, start + _CHUNK)
         reason = totals.add(out[piece].double(), expected[piece].double(), dtype, rms, start, accuracy)
@@ -123,13 +123,14 @@ def _scale(expected: torch.Tensor) -> tuple[float, float]:
 class _Totals:
     """Running maxima over the pieces of one output."""
 
-    def __init__(self) -> None:
+    def __init__(self, shape: torch.Size) -> None:
+        self.shape = shape
         self.abs = self.rel = self.ulp = self.square = 0.0
 
     def add(self, out, expected, dtype, rms: float, start: int, accuracy: str) -> str:
         """Take in one piece; the reason when it breaks the elementwise rule or its maps differ."""
         rounded = expected.to(dtype).double()
-        reason = _map_difference(out, rounded, start)
+        reason = _map_difference(out, rounded, start, self.shape)
         finite = rounded.isfinite() & out.isfinite()
         error = torch.where(finite, (out - expected).abs(), 0.0)
         size = torch.where(finite, expected.abs(), 0.0)
@@ -139,7 +140,7 @@ class _Totals:
         self.square += float(error.square().sum())
         if reason or accuracy == "normwise":
             return reason
-        return _over_bound(error, size, tolerance(dtype), rms, out, expected, dtype, start)
+        return _over_bound(error, size, tolerance(dtype), rms, out, expected, dtype, start, self.shape)
 
     def errors(self, norm: float, reason: str) -> Errors:
         relative = math.sqrt(self.square) / norm if norm else (0.0 if self.square == 0 else math.inf)
@@ -155,7 +156,16 @@ def _ulp(size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return torch.ldexp(torch.full_like(size, info.eps), exponent)
 
 
-def _map_difference(out: torch.Tensor, rounded: torch.Tensor, start: int) -> str:
+def _index(flat: int, shape: torch.Size) -> str:
+    """An element's place, as `[row, col]`."""
+    place = []
+    for size in reversed(shape):
+        flat, here = divmod(flat, size)
+        place.append(here)
+    return str(place[::-1])
+
+
+def _map_difference(out: torch.Tensor, rounded: torch.Tensor, start: int, shape: torch.Size) -> str:
     same = torch.where(
         rounded.isnan(), out.isnan(), torch.where(rounded.isinf(), out == rounded, out.isfinite())
     )
@@ -164,18 +174,18 @@ def _map_difference(out: torch.Tensor, rounded: torch.Tensor, start: int) -> str
     at = int((~same).nonzero()[0])
     count = int((~same).sum())
     what = f"{out[at]:.6g}, not {rounded[at]:.6g}"
-    return f"{count} elements differ in being finite, the first at element {start + at}: {what}"
+    return f"{count} elements differ in being finite, the first at {_index(start + at, shape)}: {what}"
 
 
-def _over_bound(error, size, relative: float, rms: float, out, expected, dtype, start: int) -> str:
+def _over_bound(error, size, relative: float, rms: float, out, expected, dtype, start: int, shape) -> str:
     bad = error > relative * (size + rms)
     if not bool(bad.any()):
         return ""
     at = int((error - relative * (size + rms)).argmax())
     share = 100.0 * float(bad.double().mean())
     return (
-        f"{int(bad.sum())} elements ({share:.3g} %) beyond the {_name(dtype)} bound; the worst at element "
-        f"{start + at}: {out[at]:.9g}, not {expected[at]:.9g}"
+        f"{int(bad.sum())} elements ({share:.3g} %) beyond the {_name(dtype)} bound; the worst at "
+        f"{_index(start + at, shape)}: {out[at]:.9g}, not {expected[at]:.9g}"
     )
 
 

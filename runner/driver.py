@@ -47,9 +47,10 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True) -
         with Progress(planned, show) as progress:
             _Run(settings, record, progress).cases(planned.cases)
     finally:
-        record.close()
         for worker in _POOL.values():
+            worker.output.settle()
             worker.output.send_to(None)
+        record.close()
         report.write(folder)
     if show and alone:
         report.print_tables(folder)

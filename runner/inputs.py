@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 
@@ -90,8 +91,9 @@ def _read(case: Case, spec: Input) -> torch.Tensor:
     if tuple(values.shape) != spec.shape:
         found = "x".join(map(str, values.shape))
         wanted = "x".join(map(str, spec.shape))
+        sizes = " ".join(f"{dim}={size}" for dim, size in case.shape.items())
         raise Refusal(
-            f"inputs.{spec.name}: {spec.file} is {found}, and the case's shape {case.shape} needs {wanted}: "
+            f"inputs.{spec.name}: {spec.file} is {found}, and {sizes} needs {wanted}: "
             "set shape.<dim>= to the file's sizes"
         )
     if values.dtype != torch_dtype(spec.dtype):
@@ -105,11 +107,15 @@ def _read(case: Case, spec: Input) -> torch.Tensor:
 
 
 def _load(path: Path) -> torch.Tensor:
-    if path.suffix == ".npy":
-        import numpy
+    try:
+        if path.suffix == ".npy":
+            import numpy
 
-        return torch.from_numpy(numpy.load(path, allow_pickle=False))
-    values = torch.load(path, map_location="cpu", weights_only=True)
+            return torch.from_numpy(numpy.load(path, allow_pickle=False))
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, ValueError, TypeError, EOFError, RuntimeError, UnpicklingError) as error:
+        kind = "numpy.save(path, array)" if path.suffix == ".npy" else "torch.save(tensor, path)"
+        raise Refusal(f"{path} cannot be read as what {kind} writes") from error
     if not isinstance(values, torch.Tensor):
         raise Refusal(f"{path} holds a {type(values).__name__}, not one tensor: torch.save(tensor, path)")
     return values

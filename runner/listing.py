@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from runner.cells import plain
 from runner.model import Op, Variant
 
 
@@ -28,7 +29,7 @@ def of_op(op: Op) -> str:
 def _facts(op: Op) -> Iterable[tuple[str, Iterable[str]]]:
     yield "dims", op.dims
     if op.attrs:
-        yield "attrs", [f"{name}={'|'.join(map(str, values))}" for name, values in op.attrs.items()]
+        yield "attrs", [f"{name}={'|'.join(map(plain, values))}" for name, values in op.attrs.items()]
     yield "dtypes", op.dtypes
     yield "shapes", [f"{name} ({len(shapes)})" for name, shapes in op.shapes.items()]
     yield "direction", [way for way in op.cost if way == "forward" or op.grad]

@@ -15,8 +15,6 @@ from runner.samples import Sample, Trial
 from runner.statistics import Summary, summarize
 from runner.stopping import Exactly, Precision, Rounds, Rule
 
-_END_TO_END_CALLS = 5
-
 
 @dataclass
 class Series:
@@ -70,11 +68,19 @@ def rule_for(trials: int, precision: float, min_trials: int, max_trials: int, bu
 
 
 def take_turns(
-    clock, trials: Sequence[Trial], rules: Sequence[Rule], timing: str, warmup: int, seed: int, watch: Watch
+    clock,
+    trials: Sequence[Trial],
+    rules: Sequence[Rule],
+    timing: str,
+    warmup: int,
+    seed: int,
+    watch: Watch,
+    end_to_end: int = 5,
 ) -> list[Series]:
     """Time the trials together: every round times each once, in an order shuffled anew.
 
-    Rounds go on until every rule is satisfied; the closing round's outputs go to `watch`.
+    Rounds go on until every rule is satisfied; the closing round's outputs go to `watch`. Afterwards each
+    is called `end_to_end` times with its synchronize.
     """
     series = [Series() for _ in trials]
     timers = []
@@ -89,8 +95,9 @@ def take_turns(
     turns.round(closing=True)
     for index, timer in enumerate(timers):
         watch.step(index, "end to end")
-        wall = [timer.end_to_end_us() for _ in range(_END_TO_END_CALLS)]
-        series[index].end_to_end_us = statistics.median(wall)
+        if end_to_end:
+            wall = [timer.end_to_end_us() for _ in range(end_to_end)]
+            series[index].end_to_end_us = statistics.median(wall)
         series[index].stop_reason = rounds.reasons[index]
     return series
 

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 from runner import dtypes, formula
@@ -43,7 +44,8 @@ def _planned(settings: Settings, attrs, shape, dtype, direction, layout) -> Plan
     entries = tuple(_indexed(entries))
     smoke = ()
     if any(entry.interpreted for entry in entries):
-        smoke = tuple(_case(settings, attrs, small, dtype, direction, layout) for small in settings.smoke)
+        drawn = replace(settings, files={})  # a file has one shape, and these are others
+        smoke = tuple(_case(drawn, attrs, small, dtype, direction, layout) for small in settings.smoke)
     return PlannedCase(case, entries, smoke)
 
 

@@ -78,6 +78,9 @@ def prove(cases: list[OpenCase], entry: Entry, fn: Callable) -> Proof:
     proof, worst = None, {}
     for one in cases:
         proof = _prove_one(one, entry, fn)
+        if entry.interpreted and proof.facts["reason"]:
+            sizes = " ".join(f"{dim}={size}" for dim, size in one.case.shape.items())
+            proof.facts["reason"] = f"at {sizes}: {proof.facts['reason']}"
         for name in ERRORS:
             worst[name] = max(worst.get(name, 0.0), proof.facts[name])
         if proof.facts["status"] != "ok":

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import csv
-import json
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from runner import roofline
+from runner import cells, roofline
 from runner.columns import best_first
-from runner.model import Plan, Refusal
+from runner.model import Entry, Plan, PlannedCase, Refusal
 from runner.plan import check_bytes
-from runner.progress import title
+from runner.progress import COLOURS, title
 
-_HEADINGS = ("variant", "mean", "p20 - p80", "% of limit", "speedup", "max error", "verdict")
-_CASE = ("op", "attrs", "shape", "dtype", "direction", "layout")
+_NOT_A_TERMINAL = 1000  # columns: what is piped is never wrapped
+_TRAPS = "the same calls, timed in other ways"
+_LEFT_OUT_FIRST = ("p20 - p80", "max error", "speedup")  # where a terminal is too narrow
 
 
 def read(folder: Path) -> list[dict[str, str]]:
@@ -28,6 +30,10 @@ def read(folder: Path) -> list[dict[str, str]]:
     path = folder / "results.csv"
     if not path.is_file():
         raise Refusal(f"{folder} holds no results.csv: name the folder of a run or a sweep")
+    return _rows(path)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -38,150 +44,91 @@ def cases(rows: Sequence[dict[str, str]]) -> Iterable[tuple[str, list[dict[str, 
     rows = sorted(rows, key=lambda row: order.index(row["case_id"]))
     for _, group in groupby(rows, key=lambda row: row["case_id"]):
         group = best_first(list(group))
-        yield _title(group[0]), group
+        yield cells.title_of(group[0]), group
 
 
-def _title(row: dict[str, str]) -> str:
-    words = [row["op"], *_pairs(row["attrs"]), *_pairs(row["shape"]), row["dtype"]]
-    words += [
-        row[name]
-        for name, usual in (("direction", "forward"), ("layout", "contiguous"))
-        if row[name] != usual
-    ]
-    return " ".join(words)
+# ---- on a terminal ----
 
 
-def _pairs(text: str) -> list[str]:
-    return [f"{k}={v}" for k, v in json.loads(text or "{}").items()]
-
-
-def cells(row: dict[str, str]) -> tuple[str, ...]:
-    """A row's cells under `_HEADINGS`."""
-    name = " ".join([row["variant"], *_pairs(row["params"])])
-    spread = f"{milliseconds(row['p20_ms'])} - {milliseconds(row['p80_ms'])}" if row["p20_ms"] else ""
-    return (
-        name,
-        milliseconds(row["mean_ms"]),
-        spread,
-        _number(row["percent_of_limit"], "{:.1f}"),
-        _number(row["speedup"], "{:.2f}x"),
-        _number(row["max_abs_err"], "{:.1e}"),
-        _verdict(row),
-    )
-
-
-def milliseconds(text: str) -> str:
-    """Four significant digits in the unit that reads best."""
-    if not text:
-        return ""
-    value = float(text)
-    return f"{value * 1e3:.4g} us" if value < 1 else f"{value:.4g} ms"
-
-
-def _number(text: str, form: str) -> str:
-    return form.format(float(text)) if text else ""
-
-
-def _verdict(row: dict[str, str]) -> str:
-    """In a few words: the status, where it fell, and for a time its head-room."""
-    words = [row["status"] + (f" at {row['stage']}" if row["stage"] else "")]
-    words += [row["note"].partition("; ")[0]] if row["percent_of_limit"] else []
-    words += (
-        ["judged by norm"] if row["accuracy"] == "normwise" and row["status"] in ("ok", "checked") else []
-    )
-    return "; ".join(words)
-
-
-def remarks(rows: Sequence[dict[str, str]]) -> list[str]:
-    """What does not fit in a cell: reasons and notes, variants that share one named together."""
-    said: dict[str, list[str]] = {}
-    for row in rows:
-        notes = row["note"].split("; ")[1 if row["percent_of_limit"] else 0 :]
-        text = "; ".join(filter(None, [row["reason"], *notes]))
-        if text:
-            said.setdefault(text, []).append(cells(row)[0])
-    return [f"{', '.join(names)}: {text}" for text, names in said.items()]
-
-
-_COLOURS = {"ok": "green", "checked": "green", "skipped": "dim"}
-
-
-def print_tables(folder: Path) -> None:
-    """One aligned table per case, best first, on standard output."""
+def _console() -> Console:
     console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, 160))
-    for heading, rows in cases(read(folder)):
-        table = Table(title=escape(heading), title_justify="left", box=None, header_style="bold")
-        for name in _HEADINGS:
-            table.add_column(
-                name, justify="left" if name in ("variant", "verdict") else "right", overflow="fold"
-            )
-        for row in rows:
-            colour = _COLOURS.get(row["status"], "red")
-            *figures, verdict = (escape(cell) for cell in cells(row))
-            table.add_row(*figures, f"[{colour}]{verdict}[/{colour}]")
+    return console if console.is_terminal else Console(width=_NOT_A_TERMINAL)
+
+
+def print_tables(folder: Path, console: Console | None = None) -> None:
+    """One aligned table per case, best first, on standard output."""
+    console = console or _console()
+    rows, left_out = read(folder), {}
+    for heading, group in cases(rows):
+        console.print(Text(heading, style="bold"), soft_wrap=True)
+        table, missing = _fitting(group, console)
+        left_out |= dict.fromkeys(missing)
         console.print(table)
-        for remark in remarks(rows):
-            console.print(f"   {remark}", style="dim", markup=False, highlight=False, soft_wrap=True)
+        for remark in cells.remarks(group, folder):
+            console.print(Text(_hanging(remark, console), style="dim"), soft_wrap=True)
         console.print()
     _print_traps(console, folder)
-    console.print(f"results: {folder}", soft_wrap=True, highlight=False)
+    if left_out:
+        words = f"left out of this narrow terminal, but not of report.md: {', '.join(left_out)}"
+        console.print(Text(words, style="dim"), soft_wrap=True)
+    console.print(Text("   ".join(filter(None, [f"results: {folder}", cells.seeds(rows)]))), soft_wrap=True)
 
 
-def traps(folder: Path) -> list[dict[str, str]]:
-    """The rows of `traps.csv`; none where the run had none."""
-    path = folder / "traps.csv"
-    if not path.is_file():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def _fitting(rows: Sequence[dict[str, str]], console: Console) -> tuple[Table, list[str]]:
+    """The table, and what had to be left out of it to fit in the console's width."""
+    headings, lines = cells.table(rows)
+    styles = ["yellow" if cells.disturbed(row) else COLOURS.get(row["status"], "red") for row in rows]
+    for count in range(len(_LEFT_OUT_FIRST) + 1):
+        missing = [name for name in _LEFT_OUT_FIRST[:count] if name in headings]
+        table = _table(headings, lines, styles, missing)
+        natural = console.measure(table, options=console.options.update(max_width=_NOT_A_TERMINAL))
+        if natural.maximum <= console.width:
+            break
+    return table, missing
 
 
-def trap_table(folder: Path) -> str:
-    """`traps.csv` as markdown; empty where there is none."""
-    rows = traps(folder)
-    lines = ["| variant | timed how | reads | of the right time | why |", "|---|---|---:|---:|---|"]
-    lines += [
-        f"| {r['variant']} | {r['way']} | {milliseconds(str(float(r['reads_us']) / 1e3))} | "
-        f"{float(r['over_right']):.2f}x | {r['lesson']} |"
-        for r in rows
-    ]
-    return "\n".join(lines) + "\n" if rows else ""
+def _table(
+    headings: Sequence[str], lines: Sequence[Sequence[str]], styles: Sequence[str], missing: Sequence[str]
+) -> Table:
+    """One case. Only the verdict may wrap."""
+    table = _plain_table()
+    kept = [i for i, name in enumerate(headings) if name not in missing]
+    for i in kept:
+        words = headings[i] in ("variant", "verdict")
+        narrow = headings[i].replace("% of ", "% of\n") if missing else headings[i]
+        table.add_column(narrow, justify="left" if words else "right", no_wrap=headings[i] != "verdict")
+    for line, style in zip(lines, styles):
+        texts = [Text(line[i], style=style if headings[i] == "verdict" else "") for i in kept]
+        table.add_row(*texts)
+    return table
+
+
+def _plain_table() -> Table:
+    return Table(box=None, header_style="bold", pad_edge=False)
+
+
+def _hanging(remark: str, console: Console) -> str:
+    """Wrapped between words to the console, lines after the first further in."""
+    indents = {"initial_indent": "  ", "subsequent_indent": "      "}
+    return textwrap.fill(remark, console.width, break_long_words=False, break_on_hyphens=False, **indents)
 
 
 def _print_traps(console: Console, folder: Path) -> None:
     rows = traps(folder)
     if not rows:
         return
-    title = "the same calls, timed in other ways"
-    table = Table(title=title, title_justify="left", box=None, header_style="bold")
+    console.print(Text(_TRAPS, style="bold"), soft_wrap=True)
+    table = _plain_table()
     for name in ("variant", "timed how", "reads", "of the right time", "why"):
-        table.add_column(name, justify="right" if name in ("reads", "of the right time") else "left")
-    for r in rows:
-        reads = milliseconds(str(float(r["reads_us"]) / 1e3))
-        table.add_row(r["variant"], r["way"], reads, f"{float(r['over_right']):.2f}x", escape(r["lesson"]))
+        number = name in ("reads", "of the right time")
+        table.add_column(name, justify="right" if number else "left", no_wrap=name in ("variant", "reads"))
+    for row in rows:
+        table.add_row(*map(Text, _trap(row)))
     console.print(table)
     console.print()
 
 
-def markdown(folder: Path) -> str:
-    """The same tables as a GitHub markdown page."""
-    return f"# {folder.name}\n\n{tables(folder)}\n{trap_table(folder)}"
-
-
-def tables(folder: Path, op: str = "") -> str:
-    """The tables alone, of one op or of all."""
-    lines = []
-    for heading, rows in cases([row for row in read(folder) if op in ("", row["op"])]):
-        lines += [f"**{heading}**", "", "| " + " | ".join(_HEADINGS) + " |", "|---|" + "---:|" * 5 + "---|"]
-        lines += ["| " + " | ".join(_plain(cell) for cell in cells(row)) + " |" for row in rows]
-        lines += ["", *(f"- {_plain(remark)}" for remark in remarks(rows)), ""]
-    return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+# ---- as markdown ----
 
 
 def write(folder: Path) -> None:
@@ -189,10 +136,60 @@ def write(folder: Path) -> None:
     (folder / "report.md").write_text(markdown(folder), encoding="utf-8")
 
 
+def markdown(folder: Path) -> str:
+    """The same tables as a GitHub markdown page."""
+    seed = cells.seeds(read(folder))
+    head = [f"# {folder.name}", *([seed[0].upper() + seed[1:] + "."] if seed else [])]
+    return "\n\n".join([*head, f"{tables(folder)}\n{trap_table(folder)}"])
+
+
+def tables(folder: Path, op: str = "") -> str:
+    """The tables alone, of one op or of all."""
+    lines = []
+    for heading, rows in cases([row for row in read(folder) if op in ("", row["op"])]):
+        headings, body = cells.table(rows)
+        rule = "".join("---|" if name in ("variant", "verdict") else "---:|" for name in headings)
+        lines += [f"**{_escaped(heading)}**", "", _line(headings), f"|{rule}", *map(_line, body), ""]
+        lines += [*(f"- {_escaped(remark)}" for remark in cells.remarks(rows, folder)), ""]
+    return "\n".join(lines)
+
+
+def _line(words: Iterable[str]) -> str:
+    return "| " + " | ".join(map(_escaped, words)) + " |"
+
+
+def _escaped(text: str) -> str:
+    """As it stands, on a markdown page: no emphasis, no tags, no further cells."""
+    return re.sub(r"([\\|*<])", r"\\\1", " ".join(text.split("\n")))
+
+
+def traps(folder: Path) -> list[dict[str, str]]:
+    """The rows of `traps.csv`; none where the run had none."""
+    path = folder / "traps.csv"
+    return _rows(path) if path.is_file() else []
+
+
+def trap_table(folder: Path) -> str:
+    """`traps.csv` as markdown; empty where there is none."""
+    rows = traps(folder)
+    lines = [f"**{_TRAPS}**", ""]
+    lines += ["| variant | timed how | reads | of the right time | why |", "|---|---|---:|---:|---|"]
+    return "\n".join([*lines, *(_line(_trap(row)) for row in rows)]) + "\n" if rows else ""
+
+
+def _trap(row: dict[str, str]) -> tuple[str, ...]:
+    reads = cells.milliseconds(str(float(row["reads_us"]) / 1e3))
+    return row["variant"], row["way"], reads, f"{float(row['over_right']):.2f}x", row["lesson"]
+
+
+# ---- modes that only print ----
+
+
 def print_ceilings(ceilings: dict[str, Any]) -> None:
     """`mode=ceilings`: bandwidth by size and pattern, and the rates."""
-    console = Console()
-    console.print(f"{ceilings['device']}, driver {ceilings['driver'] or 'none'}, torch {ceilings['torch']}")
+    console = _console()
+    facts = f"{ceilings['device']}, driver {ceilings['driver'] or 'none'}, torch {ceilings['torch']}"
+    console.print(Text(facts), soft_wrap=True)
     for head, *rows in (roofline.table(ceilings), roofline.rates_table(ceilings)):
         table = Table(box=None, header_style="bold")
         for name in head:
@@ -202,23 +199,29 @@ def print_ceilings(ceilings: dict[str, Any]) -> None:
         console.print(table)
 
 
-def print_plan(plan: Plan) -> None:
+def print_plan(plan: Plan, console: Console | None = None) -> None:
     """`mode=plan`: every case with the memory it needs, and what each variant would do."""
-    console = Console()
+    console = console or _console()
     for planned in plan.cases:
-        case = planned.case
-        need = (max(entry.memory_bytes for entry in planned.entries) + check_bytes(case)) / 1e9
-        console.print(f"{title(case)}  [dim]case {case.case_id}, up to {need:.3g} GB with its check[/dim]")
+        words = Text.assemble((title(planned.case), "bold"), ("  " + _needs(planned), "dim"))
+        console.print(words, soft_wrap=True)
         for entry in planned.entries:
-            console.print("  " + escape(_intent(entry)), highlight=False, soft_wrap=True)
+            console.print(Text(f"  {_intent(entry)}"), soft_wrap=True)
     rows = sum(len(planned.entries) for planned in plan.cases)
-    console.print(f"{len(plan.cases)} cases, {rows} rows")
+    console.print(Text(f"{cells.counted(len(plan.cases), 'case')}, {cells.counted(rows, 'row')}"))
 
 
-def _intent(entry: Any) -> str:
-    params = "".join(f" {k}={v}" for k, v in entry.params.items())
+def _needs(planned: PlannedCase) -> str:
+    """The most memory at once, of what would run at the case's own shape."""
+    run = [entry.memory_bytes for entry in planned.entries if not entry.skip and not entry.interpreted]
+    most = f", up to {cells.size(max(run) + check_bytes(planned.case))} with its check" if run else ""
+    return f"case {planned.case.case_id}{most}"
+
+
+def _intent(entry: Entry) -> str:
+    name = " ".join([entry.variant.name, *cells.pairs(entry.params)])
     if entry.skip:
-        return f"{entry.variant.name}{params}: skipped, {entry.skip}"
+        return f"{name}: skipped, {entry.skip}"
     if entry.interpreted:
-        return f"{entry.variant.name}{params}: checked in Triton's interpreter at the smoke shapes, not timed"
-    return f"{entry.variant.name}{params}: {entry.memory_bytes / 1e9:.3g} GB"
+        return f"{name}: checked in Triton's interpreter at the smoke shapes, not timed"
+    return f"{name}: {cells.size(entry.memory_bytes)}"

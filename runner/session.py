@@ -101,7 +101,11 @@ class Session:
             with artifacts.capture(entry.variant, built) as captured:
                 proof = prove.prove(cases, entry, built.fn)
         except NotImplementedError as refusal:
-            return {"status": "skipped", "stage": "check", "reason": one_line(refusal).partition(": ")[2]}
+            return {
+                "status": "skipped",
+                "stage": "check",
+                "reason": str(refusal).strip() or "it says that it cannot do this case",
+            }
         except BaseException as error:  # the variant's own code, whatever it raises
             return self._raised(error, "check")
         kept = artifacts.collect(entry.variant, built, captured, keep)
@@ -113,11 +117,11 @@ class Session:
 
     def _raised(self, error: BaseException, stage: str) -> dict[str, Any]:
         """The verdict on a variant that raised, and whether the device survived it."""
-        trace = traceback.format_exc()
-        print(trace, flush=True)
-        answer = {"status": "error", "stage": stage, "reason": one_line(error), "traceback": trace}
+        print(traceback.format_exc(), flush=True)  # goes to the run's log, in mode=debug to the terminal too
+        reason = said(error) + _place(error)
+        answer = {"status": "error", "stage": stage, "reason": reason}
         if isinstance(error, torch.OutOfMemoryError):
-            answer["reason"] = "out of device memory: " + one_line(error).partition(": ")[2]
+            answer["reason"] = "out of device memory: " + said(error).partition(": ")[2]
         del error
         gc.collect()
         return answer | {"fatal": not self._device_alive()}
@@ -165,6 +169,27 @@ class Session:
         proof = self.proofs[index]
         first_ms = proof.facts["first_call_ms"]
         return {"readings": list(traps.readings(self.clock, proof.trial, first_ms, mean_us))}
+
+
+def said(error: BaseException) -> str:
+    """The error in one line; what autograd says of an op without a gradient, in words that help."""
+    if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_GRADIENT):
+        return (
+            "autograd sees no way from the output to the inputs: register a gradient, or accept forward only"
+        )
+    return one_line(error)
+
+
+_NO_GRADIENT = ("does not require grad", "to not have been used in the graph")
+
+
+def _place(error: BaseException) -> str:
+    """Where in the variant's own Python code it was raised, as ` (file.py:12)`; empty where it has none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith("<")]
+    runner = str(Path(__file__).resolve().parent)
+    own = [f for f in inside if not f.filename.startswith((runner, sys.base_prefix))]
+    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
 
 
 class _Announcer(Watch):

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -61,6 +62,7 @@ class Worker:
             start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
         )
         child.close()
+        self.output.echo = device.debug
         self.output.follow(self._process.stdout)
         self.facts = self.ask("hello", limits.start_s, device=device.name, threads=device.threads)["facts"]
 
@@ -131,12 +133,23 @@ class _Output:
         self._left = 0
         self._tail: collections.deque[bytes] = collections.deque(maxlen=20)
         self._thread: threading.Thread | None = None
+        self._stream: BinaryIO | None = None
+        self.echo = False  # also to standard error, for mode=debug
 
     def send_to(self, log: BinaryIO | None) -> None:
         with self._lock:
             self._log, self._left = log, _LOG_BYTES
 
+    def settle(self) -> None:
+        """Wait (a moment at most) until what the worker has written so far is in the log."""
+        deadline = time.monotonic() + 0.5
+        while self._stream is not None and time.monotonic() < deadline:
+            if not select.select([self._stream], [], [], 0.01)[0]:
+                return
+            time.sleep(0.005)
+
     def follow(self, stream: BinaryIO) -> None:
+        self._stream = stream
         self._thread = threading.Thread(target=self._copy, args=(stream,), daemon=True)
         self._thread.start()
 
@@ -145,6 +158,10 @@ class _Output:
             with self._lock:
                 self._tail.append(line)
                 self._write(line)
+            if self.echo:
+                sys.stderr.buffer.write(line)
+                sys.stderr.buffer.flush()
+        self._stream = None
         stream.close()
 
     def _write(self, line: bytes) -> None:

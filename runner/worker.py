@@ -8,6 +8,7 @@ belong to the variants.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import signal
 import sys
@@ -16,11 +17,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from runner.model import Refusal
+
 REQUESTS = ("hello", "open", "prove", "measure", "ceilings", "traps", "close")
 
 
 def main(argv: list[str]) -> None:
     _die_with_parent()
+    faulthandler.enable()  # a segmentation fault leaves its Python stack in the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `kernels` is also a published package
     serve(Connection(int(argv[1])))
@@ -52,7 +56,7 @@ def serve(pipe: Connection) -> None:
             emit("done", **(getattr(session, name)(**arguments) or {}))
         except Exception as error:  # not a variant's fault (those are verdicts): said with its traceback
             traceback.print_exc()
-            emit("failed", reason=one_line(error), traceback=traceback.format_exc())
+            emit("failed", reason=str(error) if isinstance(error, Refusal) else one_line(error))
 
 
 def one_line(error: BaseException) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import subprocess
 import sys
 
@@ -97,7 +98,8 @@ def write_op(folder):
 def run(folder, *words):
     command = [sys.executable, "-m", "runner", "--config-dir", str(folder / "conf"), "op=silu", "device=cpu"]
     command += ["trials=3", f"output={folder / 'out'}", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    environment = {**os.environ, "RUNNER_CACHE": str(folder / "cache")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     newest = max((folder / "out").rglob("results.csv"), key=lambda path: path.stat().st_mtime)
     with open(newest, newline="") as table:
         return done, {row["variant"]: row for row in csv.DictReader(table)}

@@ -99,7 +99,7 @@ def test_non_finite_values_must_stand_where_the_reference_has_them():
     for at, value in [(0, 0.0), (1, math.nan), (1, -math.inf), (2, 3e38), (3, math.nan), (3, math.inf)]:
         out = torch.tensor(expected)
         out[at] = value
-        assert f"element {at}" in errors(out, expected).reason
+        assert f"at [{at}]" in errors(out, expected).reason
 
 
 def test_overflow_of_the_dtype_is_expected_where_the_reference_overflows():
@@ -133,7 +133,7 @@ def test_pieces_add_up(monkeypatch):
     whole = errors(out, expected)
     monkeypatch.setattr(check, "_CHUNK", 64)
     pieces = errors(out, expected)
-    assert "element 901" in pieces.reason
+    assert "at [901]" in pieces.reason
     assert pieces.max_abs_err == whole.max_abs_err
 
 

@@ -143,7 +143,7 @@ def test_every_fault_costs_its_own_row_only(run):
         "dies_when_timed": "crashed",
     }
     assert run.outcome.failed
-    assert rows["raises"]["reason"] == "ValueError: no such luck"
+    assert rows["raises"]["reason"] == "ValueError: no such luck (faults.py:12)"
     assert "SIGSEGV" in rows["segfaults"]["reason"]
     assert "code 0" in rows["leaves"]["reason"]
     assert "NoneType" in rows["returns_none"]["reason"]

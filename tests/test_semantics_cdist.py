@@ -34,6 +34,10 @@ class Loaded:
     def __call__(self, x1, x2, p=2.0):
         names = {
             "p": p,
+            "device": DEVICE,
+            "batch": max(math.prod(x1.shape[:-2]), math.prod(x2.shape[:-2])),
+            "n": x1.shape[-2],
+            "m": x2.shape[-2],
             "dtype": str(x1.dtype).removeprefix("torch."),
             "direction": "backward" if x1.requires_grad else "forward",
         }
