@@ -71,7 +71,7 @@ def show(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def execute(settings: Settings, folder: Path | None) -> Any:
+def execute(settings: Settings, folder: Path | None, label: str = "") -> Any:
     """One job. Returns the driver's Outcome, or None where nothing is run."""
     if settings.mode == "list":
         from runner import listing
@@ -80,7 +80,7 @@ def execute(settings: Settings, folder: Path | None) -> Any:
         return None
     from runner import driver
 
-    return driver.execute(settings, folder)
+    return driver.execute(settings, folder, label=label)
 
 
 def describe(ops: list) -> None:

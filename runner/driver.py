@@ -30,8 +30,12 @@ class Outcome:
     rows: tuple[dict[str, Any], ...] = field(default=(), repr=False)
 
 
-def execute(settings: Settings, folder: Path | None = None, show: bool = True) -> Outcome:
-    """Run everything that is planned. `folder` is a sweep's for this job; None claims a new one."""
+def execute(
+    settings: Settings, folder: Path | None = None, show: bool = True, label: str = ""
+) -> Outcome:
+    """Run everything that is planned. `folder` is a sweep's for this job; None claims a new one.
+
+    `label` is shown beside the progress ("job 2/4")."""
     if settings.mode == "ceilings":
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
@@ -44,7 +48,7 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True) -
         folder = claim(Path(settings.output) / (settings.experiment or settings.op.name))
     record = Record(folder, settings, alone)
     try:
-        with Progress(planned, show) as progress:
+        with Progress(planned, show, label, bar=settings.mode != "debug") as progress:
             _Run(settings, record, progress).cases(planned.cases)
     finally:
         for worker in _POOL.values():

@@ -28,7 +28,7 @@ from runner.record import claim
 from runner.sentences import refuse, sentence
 
 DRY = ("plan", "list", "ceilings")  # modes that write no folder
-Execute = Callable[[Settings, Path | None], Any]
+Execute = Callable[[Settings, Path | None, str], Any]
 Config = Any  # an omegaconf.DictConfig, handed on as it is
 
 
@@ -63,7 +63,7 @@ class Run:
             own = node.mode == RunMode.MULTIRUN and settings.mode not in DRY
             folder = Path(node.runtime.output_dir) if own else None
             self.started = True
-            outcome = self.execute(settings, folder)
+            outcome = self.execute(settings, folder, self._label(node))
         except Refusal as refusal:
             self.refusals.append(str(refusal))
             return None
@@ -71,6 +71,11 @@ class Run:
             return None
         self.outcomes.append(outcome)
         return outcome.mean_ms
+
+    def _label(self, node: Any) -> str:
+        """Which job of a sweep this is, for the eye; empty for a run alone."""
+        alone = node.mode != RunMode.MULTIRUN or not self.settings
+        return "" if alone else f"job {node.job.num + 1}/{len(self.settings)}"
 
     def _validated(self, config: Config, node: Any) -> Settings:
         try:
@@ -172,7 +177,7 @@ def _job(config: Config) -> float | None:
 
 
 def drive(argv: Sequence[str], run: Run) -> None:
-    """Takes a command line through Hydra: `run.execute(settings, folder)` once for each job.
+    """Takes a command line through Hydra: `run.execute(settings, folder, label)` once for each job.
 
     `folder` is the job's own when it is part of a sweep, else None. Raises Refusal or one of
     USER_ERRORS when the user got something wrong; SystemExit where Hydra answers by itself.

@@ -31,7 +31,7 @@ class Driver:
         self.before = lambda settings: None
         self.code = 0
 
-    def execute(self, settings, folder):
+    def execute(self, settings, folder, label=""):
         self.before(settings)
         self.calls.append((settings, folder))
         if folder is not None:

@@ -27,7 +27,7 @@ COMPILER = "cpp.cpp does not compile:\ncpp.cpp:3: error: no [red]name[/red]\n   
 def started(monkeypatch):
     """start(terminal, width, label) -> (progress, plan, stream) whose console writes to the stream."""
 
-    def start(terminal, width=80, label="", show=True):
+    def start(terminal, width=80, label="", **more):
         stream = io.StringIO()
 
         def console(stderr, quiet):
@@ -36,7 +36,7 @@ def started(monkeypatch):
 
         monkeypatch.setattr(progress, "Console", console)
         planned = plan(compose(WORDS))
-        return progress.Progress(planned, show, label), planned, stream
+        return progress.Progress(planned, label=label, **more), planned, stream
 
     return start
 
@@ -125,8 +125,9 @@ def test_a_label_stands_before_each_case(started):
     assert lines_of(stream)[0] == "job 2/4 [1/2] add cols=8 rows=8 float32"
 
 
-def test_piped_there_is_no_bar(started):
-    bar, planned, stream = started(False)
+@pytest.mark.parametrize("how", [{"terminal": False}, {"terminal": True, "bar": False}])
+def test_piped_or_unwanted_there_is_no_bar(started, how):
+    bar, planned, stream = started(**how)
     with bar:
         bar.step(planned.cases[0], step(0, "build"))
         bar.say("waiting for [cuda:0]")

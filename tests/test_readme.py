@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
@@ -16,6 +17,8 @@ from runner.schema import OpNode, VariantNode
 from tests.support import ROOT
 
 TABLE = re.compile(r"(<!-- table: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
+TRAPS = re.compile(r"(<!-- traps: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
+CSV = re.compile(r"(<!-- csv: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 README = (ROOT / "README.md").read_text()
 METHODOLOGY = (ROOT / "METHODOLOGY.md").read_text()
 COMMANDS = [
@@ -73,7 +76,17 @@ def test_every_table_is_the_one_that_its_files_give(page):
 
 def spliced(text: str) -> str:
     """The page with each table made again from its published files."""
-    return TABLE.sub(lambda m: f"{m[1]}{report.tables(ROOT / m[2], m[3]).strip()}\n\n{m[5]}", text)
+    text = TABLE.sub(lambda m: f"{m[1]}{report.tables(ROOT / m[2], m[3]).strip()}\n\n{m[5]}", text)
+    text = TRAPS.sub(lambda m: f"{m[1]}{report.trap_table(ROOT / m[2])}{m[4]}", text)
+    return CSV.sub(lambda m: f"{m[1]}{csv_table(ROOT / m[2])}{m[4]}", text)
+
+
+def csv_table(path) -> str:
+    """Any small CSV as markdown."""
+    with open(path, newline="") as file:
+        head, *rows = csv.reader(file)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 if __name__ == "__main__":
