@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# On a machine with a GPU one process at a time has its memory: make test PYTEST_ARGS=
+PYTEST_ARGS ?= -n 2
 READY := $(VENV)/.ready
 CLANG_FILES = $(shell find csrc tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.h')
 
@@ -11,7 +13,7 @@ run: $(READY)  ## the tool on its first op
 	$(BIN)/python -m runner op=gelu variant=all
 
 test: $(READY) lint  ## lint and all tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(READY)
 	$(BIN)/ruff check runner kernels tests

@@ -41,6 +41,8 @@ def _as_declared(value: Any, declared: Values) -> Any:
 
 
 def _fault(value: Any, declared: Values) -> str:
+    if value != value:
+        return f"{value}: not a number, and a case could not be told from itself"
     numbers = [each for each in declared if _is_number(each)]
     if _among(value, declared) or (_is_number(value) and any(isinstance(each, float) for each in numbers)):
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from runner import columns, device_lock, folders, sources
 from runner.model import Entry, PlannedCase
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
+_MOST_RESTARTS = 3
 TIMED = ("bench", "traps")  # the modes that time what is right
 
 
@@ -23,10 +25,8 @@ class CaseRun:
         self.run, self.planned, self.settings = run, planned, run.settings
         self.waiting: dict[int, Entry] = {}
         self.proven: dict[int, dict[str, Any]] = {}
-        self.shas: dict[str, str] = {}
+        self.restarts: collections.Counter[int | None] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
-            if entry.variant.name not in self.shas:
-                self.shas[entry.variant.name] = sources.digest(entry.variant)
             if entry.skip:
                 self.row(entry, {"status": "skipped", "stage": "", "reason": entry.skip})
             else:
@@ -51,7 +51,8 @@ class CaseRun:
                 self.run.replace_worker()
                 self._blame(lost)
             except WorkerFailed as failed:
-                self._all_failed("error", "inputs", str(failed))
+                self.run.replace_worker()
+                self._blame(WorkerLost("error", str(failed), failed.index, failed.stage))
 
     def _blame(self, lost: WorkerLost) -> None:
         if lost.index is None:  # no variant was running: trying again would end the same way
@@ -70,22 +71,22 @@ class CaseRun:
     def _attempt(self, worker: Worker) -> None:
         """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
         limits = self.settings.limits
+        ceilings = self.run.ceilings(worker) if self.settings.mode in TIMED else None
         opened = worker.ask("open", limits.inputs_s, planned=self.planned, seed=self.settings.seed)
-        if opened["status"] == "stale":  # an older version of the reference lives in that process
-            self.run.replace_worker()
-            return
+        if opened["status"] == "stale":
+            return self._stale(None)
         for entry in list(self.waiting.values()):
             if not self._prove(worker, entry):
                 return
-        if self.waiting and self.settings.mode in TIMED:
-            self._measure(worker)
+        if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
+            return
         worker.ask("close", limits.inputs_s)
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""
         facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)))
-        if facts["status"] == "stale":  # an older version of this source lives in that process
-            self.run.replace_worker()
+        if facts["status"] == "stale":
+            self._stale(entry)
             return False
         if facts["status"] == "ok":
             self.proven[entry.index] = facts
@@ -98,15 +99,29 @@ class CaseRun:
             return False
         return True
 
+    def _stale(self, entry: Entry | None) -> None:
+        """An older version of a file lives in the worker: a new one takes over, but not for ever."""
+        self.run.replace_worker()
+        index = None if entry is None else entry.index
+        self.restarts[index] += 1
+        if self.restarts[index] < _MOST_RESTARTS:
+            return
+        what = "the reference's file" if entry is None else "one of its files"
+        facts = ("error", "build", f"{what} changes each time it is imported")
+        if entry is None:
+            self._all_failed(*facts)
+        else:
+            self.row(self.waiting.pop(entry.index), dict(zip(("status", "stage", "reason"), facts)))
+
     def _keep(self, entry: Entry) -> Path:
-        params = [f"{name}={columns.cell(value)}" for name, value in sorted(entry.params.items())]
-        name = folders.slug("_".join([entry.variant.name, *params]))
+        name = folders.of_variant(entry.variant.name, entry.params)
         return self.run.record.folder / "builds" / self.planned.case.case_id / name
 
     def _events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request, show its steps, return its answer."""
         event: dict[str, Any] = {}
-        for event in worker.call(name, self.settings.limits.inputs_s, **arguments):
+        limits = self.settings.limits
+        for event in worker.call(name, limits.inputs_s if name == "prove" else limits.measure_s, **arguments):
             if event["event"] == "step":
                 self.run.progress.step(self.planned, event)
             elif event["event"] == "series":
@@ -119,11 +134,16 @@ class CaseRun:
             notes.append(f"checked in Triton's interpreter at the {len(self.planned.smoke)} smoke shapes")
         self.row(entry, facts | {"status": "checked", "stage": "", "notes": notes})
 
-    def _measure(self, worker: Worker) -> None:
+    def _measure(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
+        """False when a variant spoiled the measurement for all: it has its row, and the rest start again."""
         self.timed: dict[int, dict[str, Any]] = {}
         seed, how = self.settings.seed, self.settings.measure
-        ceilings = self.run.ceilings(worker)
         answer = self._events(worker, "measure", indices=list(self.waiting), how=how, seed=seed)
+        if "tampered" in answer:
+            facts = {"status": "wrong", "stage": "measure", "reason": answer["reason"]}
+            self.row(self.waiting.pop(answer["tampered"]), facts)
+            self.run.replace_worker()
+            return False
         baseline = self._baseline_ms()
         common = {**answer["card"], "ceilings": ceilings, "baseline_ms": baseline}
         common["event_overhead_us"] = answer["event_overhead_us"]
@@ -135,6 +155,7 @@ class CaseRun:
         for index, row in rows.items():
             if self.settings.mode == "traps" and row["status"] == "ok":
                 self._traps(worker, index, row)
+        return True
 
     def _traps(self, worker: Worker, index: int, row: dict[str, Any]) -> None:
         mean_us = row["mean_ms"] * 1e3
@@ -171,8 +192,16 @@ class CaseRun:
         return row
 
     def row(self, entry: Entry, facts: dict[str, Any]) -> dict[str, Any]:
-        facts = facts | {"source_sha": self.shas[entry.variant.name]}
+        if "source_sha" not in facts:  # nothing was imported: the hash of what lies there now
+            facts = facts | {"source_sha": _sha(entry)}
         row = columns.row(self.run.identity, self.planned.case, entry, facts)
         self.run.record.add(row)
         self.run.progress.row(self.planned, row)
         return row
+
+
+def _sha(entry: Entry) -> str:
+    try:
+        return sources.digest(entry.variant)
+    except OSError:  # the file is gone: its row says so
+        return ""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.columns import cell
-from runner.folders import slug
+from runner.folders import of_variant
 
 Row = dict[str, str]
 
@@ -182,8 +182,7 @@ def _reason(row: Row, folder: Path) -> str:
 
 def _log(row: Row) -> Path:
     """The build's log, from the folder of the run or of the sweep that the row's table lies in."""
-    params = json.loads(row["params"] or "{}")
-    name = slug("_".join([row["variant"], *(f"{k}={cell(v)}" for k, v in params.items())]))
+    name = of_variant(row["variant"], json.loads(row["params"] or "{}"))
     job = row["run_id"].partition("/")[2]
     return Path(job) / "builds" / row["case_id"] / name / _LOG
 

@@ -72,12 +72,16 @@ def compare(out: object, expected: torch.Tensor, dtype: torch.dtype, device: str
         return Errors(math.nan, math.nan, math.nan, math.nan, wrong)
     if expected.numel() == 0:
         return Errors()
-    return _compare_values(out.detach().reshape(-1), expected.reshape(-1), dtype, accuracy, expected.shape)
+    return _compare_values(
+        torch.Tensor.detach(out).reshape(-1), expected.reshape(-1), dtype, accuracy, expected.shape
+    )
 
 
 def _wrong_kind(out: object, expected: torch.Tensor, dtype: torch.dtype, device: str) -> str:
     if type(out) is not torch.Tensor:
         return f"returned {type(out).__name__}, not a tensor"
+    if out.__dict__:
+        return f"returned a tensor with attributes of its own ({', '.join(out.__dict__)})"
     if out.shape != expected.shape:
         return f"returned shape {tuple(out.shape)}, not {tuple(expected.shape)}"
     if out.dtype != dtype:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from runner import attributes, devices, forms, ops, shapes
+from runner import arrays, attributes, devices, forms, ops, shapes
 from runner.model import Limits, Measure, Op, Refusal, Settings, Target
 from runner.schema import DIRECTIONS, LAYOUTS, MeasureNode
 from runner.sentences import refuse
@@ -33,6 +33,14 @@ class Origin:
     experiment: str = ""
     command: tuple[str, ...] = ()
     built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
+
+    def typed(self, key: str) -> str:
+        """The word of the command line that set a key, or what it is below; empty when none did."""
+        for word in reversed(self.command):
+            own = word.lstrip("+~").partition("=")[0]
+            if own and "." in own and (key == own or key.startswith((f"{own}.", f"{own}["))):
+                return word
+        return ""
 
 
 def settings(raw: dict[str, Any], origin: Origin) -> Settings:
@@ -90,6 +98,9 @@ class _Chooser:
             op = dataclasses.replace(op, baseline=raw["baseline"])
         self.faults += _timing_faults(raw, device)
         variants, named = self._variants(op)
+        files = self._files(op)
+        headers = self._headers(files)
+        raw["shape"] = self._dims_of_files(op, headers)
         chosen = {
             "variants": variants,
             "named": named,
@@ -98,9 +109,10 @@ class _Chooser:
             "attrs": self._attrs(op),
             "layouts": self._layouts(op),
             "shapes": shapes.chosen(raw, op, device, self.faults),
-            "files": self._files(op),
+            "files": files,
             "output": self._output(),
         }
+        self._fit(op, headers, chosen)
         refuse(self.faults)
         seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(2**32)
         return Settings(
@@ -127,9 +139,11 @@ class _Chooser:
         content = (place, repr(raw))
         if content not in self.origin.built:
             op, faults = ops.build(raw, self.origin.search, self.origin.op_file)
-            self.origin.built[content] = (op, [f"{place}: {fault}" for fault in faults])
+            self.origin.built[content] = (op, faults)
         op, faults = self.origin.built[content]
-        self.faults += faults
+        for fault in faults:
+            key = f"op.{fault.partition(': ')[0]}"
+            self.faults.append(f"{self.origin.typed(key) or place}: {fault}")
         return op
 
     def _try(self, function: Callable, *arguments: Any) -> Any:
@@ -181,7 +195,7 @@ class _Chooser:
         """(those to run, those named one by one), both in the op's order."""
         groups = {each.group for each in op.variants.values() if each.group}
         names, run = self._listed("variant"), set()
-        self._each("variant", names, [*op.variants, "all", ops.PEER, *sorted(groups)], "variant")
+        self._each("variant", names, [*op.variants, "all", *sorted({*groups, ops.PEER})], "variant")
         for name, variant in op.variants.items():
             everyday = "all" in names and variant.group != ops.PEER
             if everyday or name in names or (variant.group and variant.group in names):
@@ -212,7 +226,38 @@ class _Chooser:
             files[name] = str(path)
         return files
 
+    def _headers(self, files: dict[str, str]) -> dict[str, arrays.Header]:
+        """Of the .npy files that can be read."""
+        found = {}
+        for name, text in files.items():
+            if text.endswith(".npy") and Path(text).is_file():
+                try:
+                    found[name] = arrays.header(Path(text))
+                except Refusal as refusal:
+                    self.faults.append(f"inputs.{name}={text}: {refusal}")
+        return found
+
+    def _dims_of_files(self, op: Op, headers: dict[str, arrays.Header]) -> dict[str, Any]:
+        """What was typed as `shape.<dim>=`; where no shape was, the dims that the files tell."""
+        if self.raw["shape"] or self.raw["shapes"] is not None:
+            return self.raw["shape"]
+        found, faults = arrays.dims(op, headers)
+        self.faults += faults
+        return found
+
+    def _fit(self, op: Op, headers: dict[str, arrays.Header], chosen: dict[str, Any]) -> None:
+        """Files against the one shape of the run; with several the cases say which does not fit."""
+        if self.faults or not headers:
+            return
+        self.faults += arrays.dtype_faults(op, headers, chosen["dtypes"])
+        if len(chosen["shapes"]) == 1:
+            attrs = {name: values[0] for name, values in chosen["attrs"].items()}
+            self.faults += arrays.faults(op, headers, chosen["shapes"][0], attrs)
+
     def _output(self) -> str:
+        if not self.raw["output"].strip():
+            self.faults.append("output=: name a folder")
+            return ""
         folder = Path(self.raw["output"]).expanduser().absolute()
         if self.raw["mode"] not in ("plan", "list", "ceilings"):
             self._try(check_writable, folder)

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from runner.columns import COLUMNS, SAMPLE_COLUMNS
 from runner.model import Refusal
+from runner.record import write_whole
 
 
 def collect_jobs(sweep: Path) -> None:
-    """The tables and the environment of a sweep from those of its jobs, in the jobs' order."""
+    """The tables and the environment of a sweep from those of its jobs, in the jobs' order.
+
+    A job that was interrupted early lacks files: what it has is taken.
+    """
     jobs = sorted((p for p in sweep.iterdir() if (p / "results.csv").is_file()), key=_job_number)
     join([job / "results.csv" for job in jobs], sweep / "results.csv", COLUMNS)
     join([job / "samples.csv" for job in jobs], sweep / "samples.csv", SAMPLE_COLUMNS)
-    facts = {job.name: json.loads((job / "environment.json").read_text("utf-8")) for job in jobs}
+    files = {job.name: job / "environment.json" for job in jobs}
+    facts = {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.is_file()}
     text = json.dumps(_common(facts), indent=2, sort_keys=True)
-    (sweep / "environment.json").write_text(text + "\n", encoding="utf-8")
+    write_whole(sweep / "environment.json", text + "\n")
 
 
 def _common(facts: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -36,14 +42,15 @@ def _job_number(folder: Path) -> tuple[int, str]:
     return (int(number) if number.isdecimal() else -1, folder.name)
 
 
-def join(tables: Iterable[Path], joined: Path, columns: list[str]) -> None:
-    """Concatenate CSV files of one header. Raises Refusal on another header."""
-    with open(joined, "w", newline="", encoding="utf-8") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(columns)
-        for table in tables:
-            with open(table, newline="", encoding="utf-8") as file:
-                reader = csv.reader(file)
-                if next(reader) != list(columns):
-                    raise Refusal(f"{table} was written by another version of the runner: its header differs")
-                writer.writerows(reader)
+def join(tables: Iterable[Path], joined: Path, columns: Sequence[str]) -> None:
+    """Concatenate CSV files of one header; missing and empty ones add nothing. Raises Refusal on another."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    for table in filter(Path.is_file, tables):
+        with open(table, newline="", encoding="utf-8") as file:
+            reader = csv.reader(file)
+            if next(reader, list(columns)) != list(columns):
+                raise Refusal(f"{table} was written by another version of the runner: its header differs")
+            writer.writerows(reader)
+    write_whole(joined, text.getvalue())

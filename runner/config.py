@@ -1,7 +1,7 @@
 """Composition: YAML files and overrides in, validated `model.Settings` out.
 
-The only module that knows OmegaConf. `compose` serves the Python interface; `settings_of` takes what
-Hydra composed for a job of a command line.
+With `documents.py` the only module that knows OmegaConf. `compose` serves the Python interface;
+`settings_of` takes what Hydra composed for a job of a command line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from runner import choose, folders, overrides
+from runner import choose, documents, folders, overrides
 from runner.model import Op, Refusal, Settings
 from runner.ops import build
 from runner.schema import Config
@@ -54,7 +54,9 @@ def compose(words: Sequence[str], config_dirs: Iterable[str | Path] = ()) -> Set
     Works inside a running Hydra application. Raises Refusal, one line for each thing that is wrong.
     """
     try:
-        return _compose(list(words), [Path(each).absolute() for each in config_dirs])
+        dirs = [str(each) for each in config_dirs]
+        refuse(["config_dirs: an empty name; name a folder"] if "" in dirs else [])
+        return _compose(list(words), [Path(each).absolute() for each in dirs])
     except USER_ERRORS as error:
         raise Refusal(sentence(error)) from error
 
@@ -105,7 +107,21 @@ def settings_of(config: DictConfig, built: dict[Any, Any] | None = None) -> Sett
         command=words_of(node),
         built={} if built is None else built,
     )
-    return choose.settings(_plain(config), origin)
+    try:
+        raw = _plain(config)
+    except OmegaConfBaseException as error:
+        raise Refusal(f"{_origin_of(error, origin)}{sentence(error)}") from error
+    return choose.settings(raw, origin)
+
+
+def _origin_of(error: OmegaConfBaseException, origin: choose.Origin) -> str:
+    """Where a value came from that cannot be resolved, as far as its key tells."""
+    key = str(getattr(error, "full_key", "") or "")
+    if origin.typed(key):
+        return f"{origin.typed(key)}: "
+    if key.startswith("op.") and origin.op_file:
+        return f"{origin.op_file}: "
+    return f"experiment={origin.experiment}: " if origin.experiment else ""
 
 
 def _refuse_a_sweep_as_a_run(node: DictConfig, experiment: str) -> None:
@@ -126,6 +142,9 @@ def all_ops(dirs: Sequence[Path]) -> Iterator[Described]:
     search = _search(dirs)
     for name in folders.options(dirs, "op"):
         path = folders.file_of(dirs, "op", name)
+        if found := documents.file_faults(path, "op"):
+            yield name, None, found
+            continue
         try:
             op, faults = build(OmegaConf.to_container(OmegaConf.load(path), resolve=True), search, str(path))
             yield name, op, [f"{shown(path)}: {fault}" for fault in faults]
@@ -150,7 +169,7 @@ def lists_all(config: DictConfig) -> bool:
 
 def with_hydra(config: DictConfig, node: DictConfig) -> DictConfig:
     """A job's configuration as Hydra composed it: it hands the two out apart."""
-    return OmegaConf.create({"hydra": node, **config})
+    return OmegaConf.create({"hydra": node, **dict(config.items_ex(resolve=False))})
 
 
 def unused(config: DictConfig) -> DictConfig:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
+import signal
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,11 +14,11 @@ from typing import Any
 from runner import columns, device_lock, report
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
-from runner.model import PlannedCase, Settings
+from runner.model import PlannedCase, Refusal, Settings
 from runner.plan import plan
 from runner.progress import Progress
-from runner.record import Record, claim
-from runner.supervisor import Device, Worker, start
+from runner.record import Record, claim, writing
+from runner.supervisor import Device, Worker, WorkerFailed, WorkerLost, start
 
 _POOL: dict[Device, Worker] = {}  # workers outlive a run: the jobs of a sweep share them
 
@@ -30,9 +33,7 @@ class Outcome:
     rows: tuple[dict[str, Any], ...] = field(default=(), repr=False)
 
 
-def execute(
-    settings: Settings, folder: Path | None = None, show: bool = True, label: str = ""
-) -> Outcome:
+def execute(settings: Settings, folder: Path | None = None, show: bool = True, label: str = "") -> Outcome:
     """Run everything that is planned. `folder` is a sweep's for this job; None claims a new one.
 
     `label` is shown beside the progress ("job 2/4")."""
@@ -50,23 +51,37 @@ def execute(
     try:
         with Progress(planned, show, label, bar=settings.mode != "debug") as progress:
             _Run(settings, record, progress).cases(planned.cases)
-    finally:
-        for worker in _POOL.values():
-            worker.output.settle()
-            worker.output.send_to(None)
-        record.close()
-        report.write(folder)
+    except BaseException as error:  # an interrupt too leaves a folder that can be read
+        if not isinstance(error, Exception):
+            shutdown()  # compilers first
+        with contextlib.suppress(Exception):  # `error` is the one to be told
+            _complete(record)
+        raise
+    _complete(record)
     if show and alone:
         report.print_tables(folder)
     return _outcome(folder, record.rows)
 
 
+def _complete(record: Record) -> None:
+    """Close the folder's files and write its report."""
+    for worker in _POOL.values():
+        worker.output.settle()
+        worker.output.send_to(None)
+    record.close()
+    with writing(record.folder):
+        report.write(record.folder)
+
+
 def measured_ceilings(settings: Settings) -> dict[str, Any]:
     """What the device can do, measured anew; later runs on it take this from the cache."""
-    worker = start(Device(settings.device, settings.measure.threads, False), settings.limits, _POOL)
-    key = device_lock.key_of(worker.facts["device_uuid"])
-    with device_lock.held(key, settings.device, print, settings.command):
-        return worker.ask("ceilings", settings.limits.measure_s, refresh=True)["ceilings"]
+    try:
+        worker = start(Device(settings.device, settings.measure.threads, False), settings.limits, _POOL)
+        key = device_lock.key_of(worker.facts["device_uuid"])
+        with device_lock.held(key, settings.device, print, settings.command):
+            return worker.ask("ceilings", settings.limits.measure_s, refresh=True)["ceilings"]
+    except (WorkerLost, WorkerFailed) as failed:
+        raise Refusal(f"the ceilings of {settings.device} cannot be measured: {failed}") from failed
 
 
 def _outcome(folder: Path, rows: Sequence[dict[str, Any]]) -> Outcome:
@@ -78,10 +93,16 @@ def _outcome(folder: Path, rows: Sequence[dict[str, Any]]) -> Outcome:
 def shutdown() -> None:
     """End all workers."""
     while _POOL:
-        _POOL.popitem()[1].kill()
+        device = next(iter(_POOL))
+        _POOL[device].kill()  # only then out of the pool: an interrupt may come in between
+        del _POOL[device]
 
 
-atexit.register(shutdown)
+@atexit.register
+def _last() -> None:
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the end is near enough
+    shutdown()
 
 
 class _Run:
@@ -94,23 +115,42 @@ class _Run:
         self.known: dict[str, Any] | None = None
 
     def cases(self, cases: Sequence[PlannedCase]) -> None:
-        self.worker()
+        failed: WorkerLost | WorkerFailed | None = None
         for planned in cases:
-            CaseRun(self, planned).finish()
+            failed = failed or self._obstacle()
+            case = CaseRun(self, planned)
+            if failed is None:
+                case.finish()
+            else:  # a worker that does not start would not start for the next case either
+                status = getattr(failed, "status", "error")
+                case._all_failed(status, failed.stage, str(failed))
+
+    def _obstacle(self) -> WorkerLost | WorkerFailed | None:
+        """Why there is no worker; None when there is one."""
+        try:
+            self.worker()
+        except (WorkerLost, WorkerFailed) as failed:
+            if not self.identity:
+                self._identify({"device_name": self.settings.device, "device_uuid": ""})
+            return failed
+        return None
 
     def worker(self) -> Worker:
         """The living worker; its facts go into the record when it is new to this run."""
-        worker = start(self.device, self.settings.limits, _POOL)
+        worker = start(self.device, self.settings.limits, _POOL, self.record.log)
         worker.output.send_to(self.record.log)
         if not self.identity:
-            self.record.environment(self.settings, worker.facts)
-            self.identity = {
-                "run_id": self.record.run_id,
-                "seed": self.settings.seed,
-                "device_name": worker.facts["device_name"],
-                "device_uuid": worker.facts["device_uuid"],
-            }
+            self._identify(worker.facts)
         return worker
+
+    def _identify(self, facts: dict[str, Any]) -> None:
+        self.record.environment(self.settings, facts)
+        self.identity = {
+            "run_id": self.record.run_id,
+            "seed": self.settings.seed,
+            "device_name": facts["device_name"],
+            "device_uuid": facts["device_uuid"],
+        }
 
     def ceilings(self, worker: Worker) -> dict[str, Any]:
         """What the device can do; measured once per device and driver, and kept on disk."""
@@ -120,14 +160,17 @@ class _Run:
         return self.known
 
     def replace_worker(self) -> None:
-        _POOL.pop(self.device).kill()
+        worker = _POOL.pop(self.device, None)  # none where none could be started
+        if worker is not None:
+            worker.kill()
 
 
 def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
     """After the last job: join a sweep's tables, and the exit code (1 when any row failed)."""
     if sweep is None:
         return int(any(outcome.failed for outcome in outcomes))
-    collect_jobs(sweep)
-    report.write(sweep)
+    with writing(sweep):
+        collect_jobs(sweep)
+        report.write(sweep)
     report.print_tables(sweep)
     return int(any(row["status"] in columns.FAILED for row in report.read(sweep)))  # jobs may run elsewhere

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from runner.columns import cell
+from runner.plan import short_hash
 from runner.sentences import shown
 
 GROUPS = ("op", "measure", "experiment")
@@ -36,6 +39,13 @@ def in_two_places(dirs: list[Path], choices: Mapping[str, str | None]) -> Iterat
 def slug(text: str) -> str:
     """Short and safe in any file system: letters, digits, `.`, `_`, `-`, `=`, `+`."""
     return re.sub(r"[^\w.=+-]+", "-", text, flags=re.ASCII)[:LONGEST].strip("-.")
+
+
+def of_variant(name: str, params: Mapping[str, Any]) -> str:
+    """The folder of a variant's build: its name and parameters, with a hash where they do not fit in one."""
+    text = "_".join([name, *(f"{key}={cell(value)}" for key, value in sorted(params.items()))])
+    short = slug(text)
+    return short if short == text else f"{short[:48]}-{short_hash(text)}"
 
 
 def job_suffix(overrides: Sequence[str], common: Sequence[str]) -> str:

@@ -17,7 +17,8 @@ LEAST = {
     "measure.warmup": 0,
     "measure.threads": 0,
 }
-ABOVE_0 = ("measure.precision", "measure.budget_s")
+LONGEST_S = 1e6  # of a limit, eleven days: a clock counts no longer ones
+MOST = {"measure.precision": 1.0, "measure.budget_s": LONGEST_S}  # and above 0
 
 
 def take_out_faults(raw: dict[str, Any]) -> list[str]:
@@ -37,9 +38,11 @@ def _form_faults(key: str, raw: dict[str, Any]) -> list[str]:
     if key == "shape" and not isinstance(value, dict):
         example = " ".join(f"shape.{dim}=1024" for dim in _dims(raw) or ["rows", "cols"])
         return [f"shape={value}: give each dim by its name, as in {example}"]
-    if key == "shapes" and isinstance(value, list) and any(isinstance(each, str) for each in value):
-        sizes = ", ".join(f"{dim}: 8" for dim in _dims(raw) or ["rows"])
-        return [f"shapes: quotes keep the shell from taking a list of shapes apart: 'shapes=[{{{sizes}}}]'"]
+    if key == "shapes" and isinstance(value, list) and (words := [e for e in value if isinstance(e, str)]):
+        if any(":" in word for word in words):
+            sizes = ", ".join(f"{dim}: 8" for dim in _dims(raw) or ["rows"])
+            return [f"shapes: quotes keep the shell from taking it apart: 'shapes=[{{{sizes}}}]'"]
+        return [f"shapes: a list holds shapes only; a set is named alone, as in shapes={words[0]}"]
     return conform(Config, {key: value}, "") or _range_faults(key, value)
 
 
@@ -63,7 +66,8 @@ def _range_faults(key: str, value: Any) -> list[str]:
     if key == "mode":
         return mode_faults(value)
     if key == "limits":
-        return [f"limits.{name}={s}: must be above 0" for name, s in value.items() if s <= 0]
+        found = (_above_0_fault(f"limits.{name}", seconds, LONGEST_S) for name, seconds in value.items())
+        return [fault for fault in found if fault]
     if key == "seed" and not 0 <= value < SEED_BELOW:
         return [f"seed={value}: must be from 0 to 2**63 - 1"]
     if key == "timing":
@@ -75,10 +79,19 @@ def _range_faults(key: str, value: Any) -> list[str]:
 def _number_fault(name: str, number: Any) -> str:
     if name.endswith("trials") and isinstance(number, str):
         return "" if number == "auto" else f"{name}={number}: must be a whole number or auto"
-    if name in ABOVE_0 and number <= 0:
-        return f"{name}={number}: must be above 0"
+    if name in MOST:
+        return _above_0_fault(name, number, MOST[name])
     low = name in LEAST and number < LEAST[name]
     return f"{name}={number}: must be at least {LEAST[name]}" if low else ""
+
+
+def _above_0_fault(name: str, number: Any, most: float) -> str:
+    """Infinite and undefined numbers are out of the range too."""
+    if 0 < number <= most:
+        return ""
+    if number <= 0:
+        return f"{name}={number}: must be above 0"
+    return f"{name}={number}: must be a number up to {most:.0f}"
 
 
 def _targets(raw: Any, where: str = "") -> Iterable[str]:

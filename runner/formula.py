@@ -27,10 +27,12 @@ CONSTANTS = {"inf": math.inf}
 
 
 def _bounded(function: Any) -> Any:
-    """The operator, refusing whole numbers that would grow without end."""
+    """The operator of numbers, refusing whole ones that would grow without end."""
 
-    def apply(left: Any, right: Any) -> Any:
-        result = function(left, right)
+    def apply(*operands: Any) -> Any:
+        if not all(isinstance(each, (int, float)) for each in operands):
+            raise TypeError("texts and lists have no arithmetic")  # `'q' * 2**40` is a text without end
+        result = function(*operands)
         if isinstance(result, int) and abs(result) > BIGGEST:
             raise OverflowError("the number gets too large")
         return result
@@ -49,8 +51,9 @@ def _power(base: Any, exponent: Any) -> Any:
 
 OPERATORS: dict[type, Any] = {
     ast.Add: _bounded(operator.add), ast.Sub: _bounded(operator.sub), ast.Mult: _bounded(operator.mul),
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Pow: _bounded(_power), ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
+    ast.Div: _bounded(operator.truediv), ast.FloorDiv: _bounded(operator.floordiv),
+    ast.Mod: _bounded(operator.mod), ast.Pow: _bounded(_power),
+    ast.USub: _bounded(operator.neg), ast.UAdd: _bounded(operator.pos), ast.Not: operator.not_,
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
     ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
@@ -89,8 +92,37 @@ def evaluate(text: str, values: Mapping[str, Any]) -> Any:
         known = {**CONSTANTS, **values}
         return simpleeval.SimpleEval(OPERATORS, FUNCTIONS, known).eval(text, _parse(text))
     except (ArithmeticError, TypeError, ValueError, simpleeval.InvalidExpression) as error:
-        shown = ", ".join(f"{name}={values[name]!r}" for name in names(text) if name in values)
-        raise Refusal(f"the formula {text!r} has no value at {shown or 'any point'}: {error}") from error
+        point = _point(text, values) or "any point"
+        raise Refusal(f"the formula {text!r} has no value at {point}: {error}") from error
+
+
+def amount(text: str, values: Mapping[str, Any], where: str) -> float:
+    """The value of a formula that counts something (operations, bytes): a finite number from 0 on.
+
+    Raises Refusal with one sentence, which begins with `where`.
+    """
+    try:
+        value = evaluate(text, values)
+        fits = _is_number(value) and 0 <= float(value) < math.inf
+    except (Refusal, OverflowError) as error:
+        raise Refusal(f"{where}: {error}") from error
+    if not fits:
+        raise Refusal(f"{where}: {gives(text, value, values)}; a finite number from 0 on is needed")
+    return float(value)
+
+
+def gives(text: str, value: Any, values: Mapping[str, Any]) -> str:
+    """Half a sentence: what a formula gives, and where."""
+    point = _point(text, values)
+    return f"the formula {text!r} gives {value!r}" + (f" at {point}" if point else "")
+
+
+def _point(text: str, values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={values[name]!r}" for name in names(text) if name in values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def names(text: str) -> tuple[str, ...]:

@@ -23,7 +23,8 @@ from runner import config as configuration
 from runner import folders
 from runner.config import CONF, USER_ERRORS, VERSION_BASE, Described
 from runner.model import Refusal, Settings
-from runner.overrides import checked
+from runner.overrides import checked, no_jobs
+from runner.plan import plan
 from runner.record import claim
 from runner.sentences import refuse, sentence
 
@@ -79,7 +80,7 @@ class Run:
 
     def _validated(self, config: Config, node: Any) -> Settings:
         try:
-            return configuration.settings_of(configuration.with_hydra(config, node), self.built)
+            return _planned(configuration.settings_of(configuration.with_hydra(config, node), self.built))
         except USER_ERRORS as error:
             raise Refusal(sentence(error)) from error
 
@@ -106,7 +107,7 @@ class Run:
             config = self._load(master_config, list(key))
             if not configuration.lists_all(config):
                 task = configuration.words_of(config.hydra)
-                self.settings[task] = configuration.settings_of(config, self.built)
+                self.settings[task] = _planned(configuration.settings_of(config, self.built))
             self.jobs[key] = config
         config = configuration.unused(self.jobs[key])
         if self.folder:
@@ -139,11 +140,19 @@ class Run:
             folders.remove_empty(self.folder)
 
 
+def _planned(settings: Settings) -> Settings:
+    """The settings, their formulas evaluated for every case. Raises Refusal where one has no value."""
+    if settings.mode not in ("list", "ceilings"):
+        plan(settings)
+    return settings
+
+
 def _jobs_of(config: Config) -> list[list[str]]:
     """The jobs' overrides where they are known beforehand: with Hydra's basic sweeper."""
     sweeper = config.hydra.sweeper
     if not str(sweeper.get("_target_", "")).endswith(BasicSweeper.__name__):
         return []
+    refuse(no_jobs(sweeper.params or {}))
     words = [f"{key}={value}" for key, value in (sweeper.params or {}).items()]
     parser = OverridesParser.create(config_loader=GlobalHydra.instance().config_loader())
     overrides = parser.parse_overrides([*words, *configuration.words_of(config.hydra)])

@@ -15,6 +15,8 @@ from runner.samples import Sample, Trial
 from runner.statistics import Summary, summarize
 from runner.stopping import Exactly, Precision, Rounds, Rule
 
+_CHECKED = 0.1  # share of the timed calls whose output is checked, by the run's seed
+
 
 @dataclass
 class Series:
@@ -42,11 +44,14 @@ class Watch:
     def step(self, index: int, what: str) -> None:
         """Called before each step that runs a variant's code."""
 
+    def timed(self, index: int) -> None:
+        """Called after each timed call."""
+
     def between_rounds(self, round_: int) -> None:
         """Called after each round, nothing in flight."""
 
     def output(self, index: int, output: Any) -> None:
-        """Called with the output of a variant's last timed call."""
+        """Called with the outputs of some timed calls, the last one among them."""
 
 
 def clock_for(device: str):
@@ -79,7 +84,8 @@ def take_turns(
 ) -> list[Series]:
     """Time the trials together: every round times each once, in an order shuffled anew.
 
-    Rounds go on until every rule is satisfied; the closing round's outputs go to `watch`. Afterwards each
+    Rounds go on until every rule is satisfied. Outputs of calls drawn by `seed`, and of the closing round, go
+    to `watch`. Afterwards each
     is called `end_to_end` times with its synchronize.
     """
     series = [Series() for _ in trials]
@@ -124,7 +130,8 @@ class _Turns:
             self.watch.step(index, f"trial {self.count + 1}")
             sample, output = self.timers[index].once()
             self.series[index].add(self.count, turn, sample)
-            if closing:
+            self.watch.timed(index)
+            if closing or self.draw.random() < _CHECKED:
                 self.watch.output(index, output)
             del output  # freed before the next call allocates
         self.watch.between_rounds(self.count)

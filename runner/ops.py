@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import keyword
+import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from runner.typed import conform, defaults, nearest
 PEER = "peer"
 WORDS = ("device", "dtype", "direction", "layout")  # further names in `accepts` and `opt_in`
 TAKEN = {*WORDS, "itemsize", "itemsize_out", "inf", "min", "max"}
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")  # of what folders and files are called after
 NO_COST = (
     "cost: missing; give flops, read and write as formulas under cost.forward, "
     "for without them nobody can say how near a time is to what the card can do"
@@ -47,6 +50,7 @@ class _Builder:
         if self.faults:
             return None
         self.raw = _with_defaults(OpNode, self.raw)
+        self._named("name", self.raw["name"])
         self._names()
         self._inputs()
         self._costs()
@@ -80,9 +84,9 @@ class _Builder:
         raw, seen = self.raw, dict.fromkeys(TAKEN, "a word of formulas")
         for kind, names in (("dim", raw["dims"]), ("attribute", raw["attrs"]), ("input", raw["inputs"])):
             for name in names:
-                if not name.isidentifier() or keyword.iskeyword(name):
-                    self.faults.append(f"{kind} {name!r}: a name has letters, digits and _")
-                elif kind != "input" and name in seen:
+                if not self._identifier(f"{kind} {name!r}", name):
+                    continue
+                if kind != "input" and name in seen:
                     self.faults.append(f"{kind} {name!r}: the name is taken, it is also {seen[name]}")
                 seen.setdefault(name, f"{'a dim' if kind == 'dim' else 'an ' + kind}")
         for dim, text in raw["dim_defaults"].items():
@@ -93,6 +97,17 @@ class _Builder:
                 self.faults.append(
                     f"attrs.{name}: an empty list; give the values it may take, the first is the default"
                 )
+
+    def _identifier(self, where: str, name: str) -> bool:
+        """Whether formulas and calls can hold a name; a fault when not."""
+        fits = name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= 60
+        if not fits:
+            self.faults.append(f"{where}: a name has letters, digits and _, and begins with no digit")
+        return fits
+
+    def _named(self, where: str, name: str) -> None:
+        if not NAME.fullmatch(name):
+            self.faults.append(f"{where} {name!r}: a name has at most 60 letters, digits, _, - and .")
 
     def _inputs(self) -> None:
         raw = self.raw
@@ -138,6 +153,7 @@ class _Builder:
         return [*raw["dims"], *raw["attrs"], "itemsize", "itemsize_out", *sizes]
 
     def _shapes(self, name: str, entries: list[dict[str, int]]) -> Iterable[dict[str, int]]:
+        self._named("shapes: set", name)
         if not entries:
             self.faults.append(f"shapes.{name}: an empty list")
         for i, entry in enumerate(entries):
@@ -161,12 +177,17 @@ class _Builder:
 
     def _variant(self, name: str, raw: dict[str, Any]) -> Variant:
         raw, where = _with_defaults(VariantNode, raw), f"variants.{name}"
+        self._named("variants: variant", name)
+        if raw["group"]:
+            self._named(f"{where}.group: group", raw["group"])
+        self.faults += [f"{where}.requires: an empty name" for each in raw["requires"] if not each.strip()]
+        raw["params"] = {k: v if isinstance(v, list) else [v] for k, v in raw["params"].items()}
         self._variant_formulas(where, raw)
         self._variant_arguments(where, raw)
         self._known(f"{where}.unit", raw["unit"], UNITS, "unit")
         self._known(f"{where}.accuracy", raw["accuracy"], ACCURACIES, "accuracy")
-        if raw["work"] <= 0:
-            self.faults.append(f"{where}.work: must be above 0, got {raw['work']}")
+        if not 0 < raw["work"] < math.inf:
+            self.faults.append(f"{where}.work: must be above 0 and finite, got {raw['work']}")
         sources = tuple(self._source(f"{where}.sources", each) for each in raw["sources"])
         missing = "" in sources
         target = self._target(f"{where}.target", raw["target"], sources, raw["requires"], missing)
@@ -188,6 +209,7 @@ class _Builder:
         seen = dict.fromkeys(self.raw["attrs"], "attrs")
         for key in ("kwargs", "params"):
             for name in raw[key]:
+                self._identifier(f"{where}.{key}: {name!r}", name)
                 if name in seen:
                     self.faults.append(
                         f"{where}.{key}.{name}: also in {seen[name]}; it can be passed only once"

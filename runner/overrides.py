@@ -2,62 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override, RangeSweep
 from hydra.errors import HydraException, OverrideParseException
 
-from runner import folders, forms
+from runner import documents, folders, forms
 from runner.model import Refusal
-from runner.schema import Config, LimitsNode, MeasureNode
-from runner.sentences import refuse, shown
+from runner.schema import MODES, Config, LimitsNode, MeasureNode
+from runner.sentences import brief, refuse
 from runner.typed import fields, nearest
 
 LISTS = ("variant", "dtype", "direction", "layout", "attrs")  # keys that take several values in one run
+OPEN = ("op", "shape", "attrs", "inputs")  # what is below them may be taken out
+MOST_JOBS = 10_000
 
 
 def faults(words: Sequence[str], dirs: Sequence[Path], multirun: bool) -> list[str]:
     """What is wrong with `key=value` words that can be said before composing; all of it."""
     found, parsed = [], []
-    for word in words:
-        try:
-            parsed += OverridesParser.create().parse_overrides([word])
-        except OverrideParseException as error:
-            found.append(_unreadable(word, error))
     known = {group: folders.options(dirs, group) for group in folders.GROUPS}
+    for word in words:
+        one, fault = _parsed(word, known)
+        parsed += [one] if one else []
+        found += [fault] if fault else []
     for each in parsed:
-        if not each.is_hydra_override():
-            found += _override_faults(each, known, multirun)
+        found += _hydra_faults(each) if each.is_hydra_override() else _override_faults(each, known, multirun)
+        if each.is_sweep_override() and multirun:
+            found += _sweep_faults(each, known)
         if each.key_or_group in folders.GROUPS:
-            found += [fault for name in _names(each) for fault in _bytes_fault(dirs, each.key_or_group, name)]
+            names = _names(each, known[each.key_or_group])
+            found += [fault for name in names for fault in documents.faults(dirs, each.key_or_group, name)]
     groups = [each.key_or_group for each in parsed if each.key_or_group in folders.GROUPS]
+    if not found and multirun:
+        found += _too_many(parsed, known)
     if any(each.key_or_group == "op" and each.is_sweep_override() for each in parsed):
         found += list(_of_one_op(parsed))
     found += [f"{group}: given twice" for group in folders.GROUPS if groups.count(group) > 1]
     return found
 
 
-def _bytes_fault(dirs: Sequence[Path], group: str, name: str) -> Iterator[str]:
-    """Hydra's own error does not say which file it is."""
-    path = folders.file_of(dirs, group, name)
+def _parsed(word: str, known: dict[str, list[str]]) -> tuple[Override | None, str]:
+    """The override, or None and what is wrong with its form."""
     try:
-        if path:
-            path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        yield f"{shown(path)}: not UTF-8 text ({error.reason} at byte {error.start})"
+        word.encode()
+        return OverridesParser.create().parse_overrides([word])[0], ""
+    except OverrideParseException as error:
+        return None, _unreadable(word, error, known)
+    except UnicodeEncodeError:
+        return None, f"{word!r} is not UTF-8 text"
+    except RecursionError:
+        return None, f"cannot read {brief(word)!r}: nested too deep"
+    except ValueError as error:  # whole numbers of thousands of digits
+        return None, f"cannot read {brief(word)!r}: {str(error).partition(';')[0]}"
 
 
-def _unreadable(word: str, error: OverrideParseException) -> str:
+def _unreadable(word: str, error: OverrideParseException, known: dict[str, list[str]]) -> str:
     if "=" not in word:
-        hint = f"; did you mean op={word}?" if word.isidentifier() else ""
+        kinds = {"op": known["op"], "mode": MODES} | known
+        key = next((kind for kind, names in kinds.items() if word in names), "op")
+        hint = f"; did you mean {key}={word}?" if word.isidentifier() else ""
         return f"{word!r} is not key=value{hint}"
     lines = [line for line in str(error).splitlines() if not line.startswith(("Error parsing", "See https"))]
     why = lines[0].partition(" expecting")[0] if lines else "it is no list, mapping or value"
-    return f"cannot read {word!r} ({why}); quotes around it keep the shell from taking it apart"
+    return f"cannot read {brief(word)!r} ({brief(why)}); quotes around it keep the shell from taking it apart"
 
 
 def _override_faults(override: Override, known: dict[str, list[str]], multirun: bool) -> Iterator[str]:
@@ -68,13 +82,53 @@ def _override_faults(override: Override, known: dict[str, list[str]], multirun: 
         yield f"{word}: there is no key {root!r}{nearest(root, [*fields(Config), 'experiment'])}"
     elif root in nodes and rest and rest not in fields(nodes[root]):
         yield f"{word}: {root} has no key {rest!r}{nearest(rest, fields(nodes[root]))}"
+    elif override.is_delete() and not (root in OPEN and rest):
+        yield f"{word}: a key cannot be taken out; leave it as it is, or give it another value"
     elif key == "mode" and isinstance(override.value(), str):
         yield from forms.mode_faults(override.value())
     elif key in folders.GROUPS:
         yield from _group_faults(override, known[key], multirun)
     elif override.is_sweep_override() and not multirun:
-        one = f"for one run over them write {key}=[{word.partition('=')[2]}]; " if root in LISTS else ""
+        one = f"for one run over them write '{key}=[{word.partition('=')[2]}]'; " if root in LISTS else ""
         yield f"{word}: several values; {one}for a run each add -m"
+
+
+def _hydra_faults(override: Override) -> Iterator[str]:
+    if override.key_or_group.endswith("_target_"):
+        yield f"{override.input_line}: `_target_` is not used here; a plugin is hydra/launcher=<name>"
+
+
+def _too_many(parsed: Iterable[Override], known: dict[str, list[str]]) -> Iterator[str]:
+    """Every job is composed before the first one runs."""
+    sweeps = [each for each in parsed if each.is_discrete_sweep()]
+    count = math.prod(len(_names(each, known.get(each.key_or_group, ()))) for each in sweeps)
+    if count > MOST_JOBS:
+        yield f"{' '.join(each.input_line for each in sweeps)}: {count} jobs; at most {MOST_JOBS} at a time"
+
+
+def no_jobs(params: Mapping[str, Any]) -> Iterator[str]:
+    """Sweeps without any value, and what cannot be read, among those of an experiment."""
+    for word in [f"{key}={value}" for key, value in params.items()]:
+        one, fault = _parsed(word, {group: [] for group in folders.GROUPS})
+        if fault:
+            yield fault
+        elif one and one.is_sweep_override() and one.key_or_group not in folders.GROUPS:
+            yield from _sweep_faults(one, {group: [] for group in folders.GROUPS})
+
+
+def _sweep_faults(override: Override, known: dict[str, list[str]]) -> Iterator[str]:
+    """A sweep without values would run nothing and say nothing."""
+    key, word = override.key_or_group, override.input_line
+    value = override.value()
+    if isinstance(value, Glob) and key not in known:
+        yield f"{word}: glob(..) chooses among files, of {', '.join(known)}; here write the values"
+    elif isinstance(value, RangeSweep) and not value.step:
+        yield f"{word}: a range needs a step other than 0"
+    elif isinstance(value, RangeSweep) and abs(value.stop - value.start) / abs(value.step) > MOST_JOBS:
+        yield f"{word}: more than {MOST_JOBS} jobs"
+    elif override.is_discrete_sweep() and not _names(override, known.get(key, ())):
+        names = f"; there is {', '.join(known[key])}" if key in known else ""
+        yield f"{word}: a sweep without any value, so there are no jobs{names}"
 
 
 def _of_one_op(parsed: Iterable[Override]) -> Iterator[str]:
@@ -97,7 +151,7 @@ def _group_faults(override: Override, known: list[str], multirun: bool) -> Itera
     elif value is None and not override.is_delete():
         yield f"{word}: leave it out, or name one of {', '.join(known)}"
     else:
-        for name in _names(override):
+        for name in _names(override, known):
             if name not in known:
                 yield f"{group}={name}: there is no {group} {name!r}{nearest(name, known)}"
 
@@ -106,9 +160,12 @@ def _joined(names: Iterable[Any]) -> str:
     return ",".join(map(str, names))
 
 
-def _names(override: Override) -> list[str]:
+def _names(override: Override, known: Iterable[str]) -> list[str]:
+    """The values of a word as texts; `glob(..)` finds them among `known`."""
+    if isinstance(override.value(), Glob):
+        return override.value().filter(list(known))
     if override.is_discrete_sweep():
-        return list(override.sweep_string_iterator())
+        return list(itertools.islice(override.sweep_string_iterator(), MOST_JOBS))
     value = override.value()
     return [str(value)] if isinstance(value, (str, int, float)) else []
 
@@ -121,6 +178,8 @@ def checked(argv: Sequence[str], conf: Path) -> list[str]:
     parser = get_args_parser()
     parser.error = _not_an_option  # type: ignore[method-assign]
     args = parser.parse_intermixed_args(list(argv))
+    if args.config_dir == "":
+        raise Refusal("--config-dir=: name a folder")
     if args.config_dir and not Path(args.config_dir).is_dir():
         raise Refusal(f"--config-dir {args.config_dir}: there is no such folder")
     asks = [args.cfg, args.info, args.shell_completion, args.multirun, args.run]
@@ -128,7 +187,7 @@ def checked(argv: Sequence[str], conf: Path) -> list[str]:
         raise Refusal("only one of --run, --multirun, --cfg, --info and --shell-completion at a time")
     if args.resolve and not args.cfg:
         raise Refusal("--resolve belongs to --cfg")
-    if not (any(asks[:3]) or args.hydra_help or args.config_path or args.experimental_rerun):
+    if not (args.shell_completion or args.hydra_help or args.config_path or args.experimental_rerun):
         dirs = [conf, *([Path(args.config_dir).absolute()] if args.config_dir else [])]
         refuse(faults(args.overrides, [*dirs, *_searchpath(args.overrides)], args.multirun))
     options = list(argv)

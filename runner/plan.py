@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from runner import dtypes, formula
+from runner import dtypes, formula, shapes
 from runner.model import Case, Entry, Input, Plan, PlannedCase, Settings, Variant
 
 _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
@@ -79,9 +79,9 @@ def _case(settings: Settings, attrs, shape, dtype, direction, layout) -> Case:
         grad=_differentiable(op.grad, inputs) if direction == "backward" else (),
         reference=op.reference,
         reference_kwargs=op.reference_kwargs,
-        flops=float(formula.evaluate(cost.flops, names)),
-        read_bytes=float(formula.evaluate(cost.read, names)),
-        write_bytes=float(formula.evaluate(cost.write, names)),
+        flops=formula.amount(cost.flops, names, f"op {op.name}: cost.{direction}.flops"),
+        read_bytes=formula.amount(cost.read, names, f"op {op.name}: cost.{direction}.read"),
+        write_bytes=formula.amount(cost.write, names, f"op {op.name}: cost.{direction}.write"),
         baseline=op.baseline,
     )
 
@@ -92,7 +92,9 @@ def _inputs(settings: Settings, attrs, shape, dtype: str, layout: str) -> tuple[
     parts = parts * len(specs) if len(parts) == 1 else parts
     result = []
     for spec, part in zip(specs, parts, strict=True):
-        sizes = tuple(int(formula.evaluate(size, {**shape, **attrs})) for size in spec.shape)
+        where = f"op {settings.op.name}: inputs.{spec.name}.shape"
+        known = {**shape, **attrs}
+        sizes = tuple(shapes.evaluated(size, known, f"{where}[{i}]") for i, size in enumerate(spec.shape))
         fits = layout in spec.layouts and len(sizes) >= _LEAST_DIMS.get(layout, 0)
         chosen = layout if fits else "contiguous"
         file = settings.files.get(spec.name, "")
@@ -116,7 +118,8 @@ def case_names(attrs, shape, inputs: tuple[Input, ...], out_dtype: str) -> dict[
 
 def _entry(settings: Settings, case: Case, variant: Variant, params: dict[str, Any]) -> Entry:
     names = case_names(case.attrs, case.shape, case.inputs, case.out_dtype)
-    own = float(formula.evaluate(variant.memory, {**names, **params})) if variant.memory else 0.0
+    where = f"op {case.op}: variants.{variant.name}.memory"
+    own = formula.amount(variant.memory, {**names, **params}, where) if variant.memory else 0.0
     kind = case.device.partition(":")[0]
     words = {"device": kind, "dtype": case.dtype, "direction": case.direction, "layout": case.layout}
     skip = _skip(settings, variant, {**names, **params, **words}, case)

@@ -19,6 +19,7 @@ from runner.columns import best_first
 from runner.model import Entry, Plan, PlannedCase, Refusal
 from runner.plan import check_bytes
 from runner.progress import COLOURS, title
+from runner.record import write_whole
 
 _NOT_A_TERMINAL = 1000  # columns: what is piped is never wrapped
 _TRAPS = "the same calls, timed in other ways"
@@ -133,7 +134,7 @@ def _print_traps(console: Console, folder: Path) -> None:
 
 def write(folder: Path) -> None:
     """`report.md` beside the tables it was made from."""
-    (folder / "report.md").write_text(markdown(folder), encoding="utf-8")
+    write_whole(folder / "report.md", markdown(folder))
 
 
 def markdown(folder: Path) -> str:

@@ -73,7 +73,7 @@ class VariantNode:
     why: str = ""
     sources: list[str] = field(default_factory=list)
     kwargs: dict[str, Any] = field(default_factory=dict)
-    params: dict[str, list[Any]] = field(default_factory=dict)
+    params: dict[str, list[Any] | str | Number | bool] = field(default_factory=dict)
     compile: dict[str, Any] | None = None
     accepts: str | bool = ""
     opt_in: str | bool = ""

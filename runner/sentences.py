@@ -15,9 +15,15 @@ from runner.typed import nearest
 
 def refuse(faults: Iterable[str]) -> None:
     """Raises one Refusal with a line for each fault, when there is any."""
-    lines = list(dict.fromkeys(faults))
+    lines = [brief(line) for line in dict.fromkeys(faults)]
     if lines:
         raise Refusal("\n".join(lines))
+
+
+def brief(text: str) -> str:
+    """Without the middle of what nobody reads to its end: numbers of many digits, endless words."""
+    text = re.sub(r"\d{40,}", lambda found: f"{found[0][:8]}..({len(found[0])} digits)", text)
+    return re.sub(r"\S{400,}", lambda found: f"{found[0][:60]}..{found[0][-20:]}", text)
 
 
 def sentence(error: BaseException) -> str:
@@ -26,6 +32,8 @@ def sentence(error: BaseException) -> str:
         return str(error)
     if isinstance(error, yaml.MarkedYAMLError):
         return _yaml(error)
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"{shown(error.name)}: not valid YAML ({character(error)})"
     if getattr(error, "options", None) is not None:
         return _no_such_file(error)
     if isinstance(error, UnicodeDecodeError):
@@ -51,6 +59,12 @@ def _yaml(error: yaml.MarkedYAMLError) -> str:
     return f"{shown(mark.name)}, line {mark.line + 1}: not valid YAML ({what})"
 
 
+def character(error: yaml.reader.ReaderError) -> str:
+    """The character that YAML may not hold."""
+    code = error.character if isinstance(error.character, int) else ord(error.character)
+    return f"the control character #x{code:04x} at position {error.position}"
+
+
 def _no_such_file(error: BaseException) -> str:
     """A group's file that is not there: `op/gellu`."""
     group, _, name = str(getattr(error, "missing_cfg_file", "")).rpartition("/")
@@ -64,6 +78,7 @@ def _plain(error: BaseException) -> str:
         line for line in lines if line and not line.startswith(("reference_type", "object_type"))
     )
     text = re.sub(r"^In '([\w/]+)': (?:\w+ raised while composing config:)?;? ?", r"\1.yaml: ", text)
+    text = re.sub(r"^(.*); full_key: ?(\S*)$", lambda found: ": ".join(filter(None, found.group(2, 1))), text)
     text = re.sub(r"\.?; To append to your config use \S+", "; there is no such key", text)
     return (text or type(error).__name__) + _near_key(error)
 

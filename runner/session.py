@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import sys
@@ -13,10 +14,13 @@ from typing import Any
 import torch
 
 from runner import artifacts, ceilings, environment, nvml, prove, traps
+from runner.announcer import Announcer, wire
 from runner.build import BuildError, Built, NotInstalled, StaleProcess, build
-from runner.measure import Series, Watch, clock_for, rule_for, take_turns
+from runner.faults import ReferenceFailed, Tampered, log, place, said
+from runner.measure import clock_for, rule_for, take_turns
 from runner.model import Entry, Measure, PlannedCase
-from runner.worker import one_line
+from runner.sources import digest
+from runner.state import State
 
 
 class Session:
@@ -26,6 +30,7 @@ class Session:
         self.emit = emit
         self.device = "cpu"
         self.clock: Any = None
+        self.state: State | None = None
         self.facts: dict[str, Any] = {}
         self.card: nvml.Card | None = None
         self.no_card = ""  # why a GPU's state cannot be read
@@ -46,6 +51,8 @@ class Session:
         if device != "cpu":
             self.card, self.no_card = nvml.open_card(facts["device_uuid"])
             facts["nvml"] = self.no_card or self.card.blind_spot((os.getpid(),)) or "reads this card"
+        self.clock = clock_for(device)  # before any variant could change what it is made of
+        self.state = State()
         gc.collect()
         gc.freeze()  # torch's hundred thousand objects stay: a collection is then short, also between trials
         return {"facts": facts}
@@ -60,8 +67,6 @@ class Session:
             return {"status": "stale"}
         self.cases = [prove.OpenCase(planned.case, definition, seed)]
         self.smoke = [prove.OpenCase(case, definition, seed) for case in planned.smoke]
-        if any(not entry.interpreted for entry in planned.entries):
-            self.cases[0].draw()
         return {"status": "open"}
 
     def close(self) -> None:
@@ -81,6 +86,7 @@ class Session:
         short = self._too_large(entry)
         if short:
             return {"status": "skipped", "stage": "", "reason": short}
+        self._reference(entry)
         self.emit("step", index=index, stage="build", what="build")
         try:
             built = build(entry.variant, self.device, Path(keep))
@@ -92,8 +98,19 @@ class Session:
             return {"status": "error", "stage": "build", "reason": str(error)}
         except BaseException as error:  # the variant's own module, whatever it raises
             return self._raised(error, "build")
+        sha = digest(entry.variant)  # of what was just imported: the file may change while it is checked
         self.emit("step", index=index, stage="check", what="check")
-        return self._check(index, entry, built, Path(keep))
+        return self._check(index, entry, built, Path(keep)) | {"source_sha": sha}
+
+    def _reference(self, entry: Entry) -> None:
+        """Evaluate the op's definition first, so that its faults are not a variant's."""
+        self.emit("step", index=None, stage="inputs", what="inputs and reference")
+        for one in self.smoke if entry.interpreted else self.cases:
+            one.draw()
+            try:
+                one.reference(entry.variant.kwargs)
+            except Exception as error:
+                raise ReferenceFailed(f"the op's reference failed: {said(error)}") from error
 
     def _check(self, index: int, entry: Entry, built: Built, keep: Path) -> dict[str, Any]:
         cases = self.smoke if entry.interpreted else self.cases
@@ -101,30 +118,30 @@ class Session:
             with artifacts.capture(entry.variant, built) as captured:
                 proof = prove.prove(cases, entry, built.fn)
         except NotImplementedError as refusal:
-            return {
-                "status": "skipped",
-                "stage": "check",
-                "reason": str(refusal).strip() or "it says that it cannot do this case",
-            }
+            sentence = str(refusal).strip() or "it says that it cannot do this case"
+            return {"status": "skipped", "stage": "check", "reason": sentence}
         except BaseException as error:  # the variant's own code, whatever it raises
             return self._raised(error, "check")
+        if changed := self.state.changes():
+            reason = f"changed global state: {changed}"
+            return proof.facts | {"status": "wrong", "stage": "check", "reason": reason, "fatal": True}
         kept = artifacts.collect(entry.variant, built, captured, keep)
         if not kept.files:
-            keep.rmdir()
+            with contextlib.suppress(OSError):  # somebody else's files are in it
+                keep.rmdir()
         self.proofs[index] = proof
         notes = [text for text in (kept.note, kept.summary if " spilled " in kept.summary else "") if text]
         return {**proof.facts, "build_ms": built.build_ms, "build_cached": built.cached, "notes": notes}
 
     def _raised(self, error: BaseException, stage: str) -> dict[str, Any]:
-        """The verdict on a variant that raised, and whether the device survived it."""
-        print(traceback.format_exc(), flush=True)  # goes to the run's log, in mode=debug to the terminal too
-        reason = said(error) + _place(error)
-        answer = {"status": "error", "stage": stage, "reason": reason}
+        """The verdict on a variant that raised, and whether the process survived it."""
+        log(traceback.format_exception(error))
+        answer = {"status": "error", "stage": stage, "reason": said(error) + place(error)}
         if isinstance(error, torch.OutOfMemoryError):
             answer["reason"] = "out of device memory: " + said(error).partition(": ")[2]
         del error
         gc.collect()
-        return answer | {"fatal": not self._device_alive()}
+        return answer | {"fatal": not self._device_alive() or bool(self.state.changes())}
 
     def _device_alive(self) -> bool:
         """False when the CUDA context is poisoned and only a new process helps."""
@@ -146,21 +163,21 @@ class Session:
 
     def measure(self, indices: list[int], how: Measure, seed: int) -> dict[str, Any]:
         """Time the proven variants in turns: one `series` event each, and the card's state meanwhile."""
-        self.clock = self.clock or clock_for(self.device)
-        clock = self.clock
-        watch = _Announcer(self, indices)
+        watch = Announcer(self, indices)
         limits = (how.trials, how.precision, how.min_trials, how.max_trials, how.budget_s)
         rules = [rule_for(*limits) for _ in indices]
         trials = [self.proofs[i].trial for i in indices]
-        series = take_turns(clock, trials, rules, how.timing, how.warmup, seed, watch)
+        try:
+            series = take_turns(self.clock, trials, rules, how.timing, how.warmup, seed, watch)
+        except Tampered as found:
+            return {"tampered": found.index, "reason": str(found)}
         for index, one in zip(indices, series):
-            self.emit("series", index=index, late=watch.late.get(index, ""), **_wire(one))
-        return {"event_overhead_us": clock.event_overhead_us, "card": watch.card()}
+            self.emit("series", index=index, late=watch.late.get(index, ""), **wire(one))
+        return {"event_overhead_us": self.clock.event_overhead_us, "card": watch.card()}
 
     def ceilings(self, refresh: bool) -> dict[str, Any]:
         """What this device can do, measured here or read from the cache."""
         self.emit("step", index=None, stage="measure", what="the device's ceilings")
-        self.clock = self.clock or clock_for(self.device)
         return {"ceilings": ceilings.ceilings(self.clock, self.device, self.facts, refresh)}
 
     def traps(self, index: int, mean_us: float) -> dict[str, Any]:
@@ -169,69 +186,3 @@ class Session:
         proof = self.proofs[index]
         first_ms = proof.facts["first_call_ms"]
         return {"readings": list(traps.readings(self.clock, proof.trial, first_ms, mean_us))}
-
-
-def said(error: BaseException) -> str:
-    """The error in one line; what autograd says of an op without a gradient, in words that help."""
-    if isinstance(error, RuntimeError) and any(words in str(error) for words in _NO_GRADIENT):
-        return (
-            "autograd sees no way from the output to the inputs: register a gradient, or accept forward only"
-        )
-    return one_line(error)
-
-
-_NO_GRADIENT = ("does not require grad", "to not have been used in the graph")
-
-
-def _place(error: BaseException) -> str:
-    """Where in the variant's own Python code it was raised, as ` (file.py:12)`; empty where it has none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    inside = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith("<")]
-    runner = str(Path(__file__).resolve().parent)
-    own = [f for f in inside if not f.filename.startswith((runner, sys.base_prefix))]
-    return f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
-
-
-class _Announcer(Watch):
-    """Tells the parent each step and checks each variant's last timed output."""
-
-    def __init__(self, session: Session, indices: list[int]) -> None:
-        self.session, self.indices, self.late = session, indices, {}
-        self.sampler = nvml.Sampler(session.card)
-        self.sm_mhz: list[int | None] = []  # by round
-
-    def step(self, index: int, what: str) -> None:
-        self.session.emit("step", index=self.indices[index], stage="measure", what=what)
-
-    def between_rounds(self, round_: int) -> None:
-        state = self.sampler.sample(force=round_ == 0)
-        self.sm_mhz.append(state.sm_mhz if state else self.sm_mhz[-1] if self.sm_mhz else None)
-
-    def card(self) -> dict[str, Any]:
-        """The card's state while it was measured: columns, samples and what is to be said."""
-        card, own = self.session.card, (os.getpid(), os.getppid())
-        notes = [self.session.no_card] if self.session.no_card else []
-        if card is not None:
-            notes += [f"the GPU is shared with {other}" for other in card.others(own)]
-        told = {"sm_mhz_samples": self.sm_mhz, "throttle": self.sampler.throttle, "card_notes": notes}
-        return self.sampler.columns() | told
-
-    def output(self, index: int, output: Any) -> None:
-        proof = self.session.proofs[self.indices[index]]
-        reason = proof.recheck(output)
-        if reason:
-            self.late[self.indices[index]] = f"right when checked, wrong when timed: {reason}"
-
-
-def _wire(series: Series) -> dict[str, Any]:
-    samples = series.samples
-    return {
-        "rounds": series.rounds,
-        "turns": series.turns,
-        "start_ns": [s.start_ns for s in samples],
-        "device_us": [s.device_us for s in samples],
-        "host_us": [s.host_us for s in samples],
-        "held": sum(s.held for s in samples),
-        "end_to_end_us": series.end_to_end_us,
-        "stop_reason": series.stop_reason,
-    }

@@ -10,6 +10,7 @@ from runner.model import Op, Refusal
 from runner.typed import nearest
 
 Shape = dict[str, int]
+BIGGEST = 2**63
 
 
 def chosen(raw: dict[str, Any], op: Op, device: str, wrong: list[str]) -> tuple[Shape, ...]:
@@ -78,7 +79,22 @@ def size_fault(size: object) -> str:
     """Half a sentence when a dim's size is no whole number from 0 on; empty when it is."""
     if isinstance(size, bool) or not isinstance(size, int):
         return f"a dim is a whole number, got {size!r}"
+    if size >= BIGGEST:
+        return f"a dim is below 2**63, got {size}"
     return f"a dim cannot be negative, got {size}" if size < 0 else ""
+
+
+def evaluated(text: str, known: dict[str, Any], where: str) -> int:
+    """The size that a formula gives. Raises Refusal, beginning with `where`, when it is no size."""
+    try:
+        value = formula.evaluate(text, known)
+    except Refusal as refusal:
+        raise Refusal(f"{where}: {refusal}") from refusal
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if size_fault(value):
+        raise Refusal(f"{where}: {formula.gives(text, value, known)}; {size_fault(value)}")
+    return value
 
 
 def complete(dims: Iterable[str], formulas: dict[str, Any], entry: dict[str, int]) -> dict[str, int]:
@@ -92,14 +108,5 @@ def complete(dims: Iterable[str], formulas: dict[str, Any], entry: dict[str, int
         if not ready:
             raise Refusal(f"dim_defaults: {', '.join(waiting)} need each other in a circle")
         for dim in ready:
-            known[dim] = _size(dim, waiting.pop(dim), known)
+            known[dim] = evaluated(waiting.pop(dim), known, f"dim_defaults.{dim}")
     return {dim: known[dim] for dim in dims}
-
-
-def _size(dim: str, text: str, known: dict[str, int]) -> int:
-    value = formula.evaluate(text, known)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if size_fault(value):
-        raise Refusal(f"dim_defaults.{dim}: {size_fault(value)} from {text!r}")
-    return value

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Pipe
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from runner import processes
 from runner.model import Limits
+from runner.pipe import Garbage, Pipe
 
 _ROOT = Path(__file__).resolve().parent.parent
+_COMMAND = ("-m", "runner.worker")
 _LOG_BYTES = 4 << 20  # of a variant's output, per run
+_CLOSING_S = 2.0  # from the end of its pipe to that of the worker
+# Until a request announces a step, it is in this stage, and under its limit.
+_STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs"}
+_STAGES |= dict.fromkeys(("measure", "ceilings", "traps"), "measure")
 
 
 @dataclass(frozen=True)
@@ -42,29 +48,49 @@ class WorkerLost(Exception):
 
 
 class WorkerFailed(Exception):
-    """A request failed inside the harness (not in a variant): its reason in one line."""
+    """A request failed inside the harness (not in a variant): its reason in one line.
+
+    `index` and `stage` are of the step it had announced; `index` is None before the first one.
+    """
+
+    def __init__(self, reason: str, index: int | None, stage: str) -> None:
+        super().__init__(reason)
+        self.index, self.stage = index, stage
 
 
 class Worker:
     """One `python -m runner.worker`. `call` sends a request and yields its events."""
 
-    def __init__(self, device: Device, limits: Limits) -> None:
+    def __init__(self, device: Device, limits: Limits, log: BinaryIO | None = None) -> None:
         self.device, self.limits = device, limits
         self.output = _Output()
-        self._pipe, child = Pipe()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "runner.worker", str(child.fileno())],
-            pass_fds=[child.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=_environment(device),
-            start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
-        )
-        child.close()
+        self.output.send_to(log)
+        self._answered, self._killed = True, False
+        ours, child = socket.socketpair()
+        with child:
+            self._process = subprocess.Popen(
+                [sys.executable, *_COMMAND, str(child.fileno())],
+                pass_fds=[child.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=_environment(device),
+                start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
+            )
+        self._pipe = Pipe(ours, self._process)
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
-        self.facts = self.ask("hello", limits.start_s, device=device.name, threads=device.threads)["facts"]
+        try:
+            self.facts = self.ask("hello", limits.start_s, device=device.name, threads=device.threads)[
+                "facts"
+            ]
+        except WorkerFailed:
+            self.kill()
+            raise
+
+    def _hello(self) -> dict[str, Any]:
+        wanted = {"device": self.device.name, "threads": self.device.threads}
+        return self.ask("hello", self.limits.start_s, **wanted)["facts"]
 
     def ask(self, name: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
         """Send a request and return its `done` event, ignoring steps."""
@@ -73,53 +99,70 @@ class Worker:
     def call(self, name: str, limit_s: float, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Send a request; yield its events up to and including `done`.
 
-        Raises WorkerLost when the process dies or a step outlasts its stage's limit, WorkerFailed
-        when the harness itself failed in there.
+        Raises WorkerLost when the process dies, a step outlasts its stage's limit or the pipe carries what
+        the harness did not write; WorkerFailed when the harness itself failed in there. A request that is
+        left before its end leaves no worker: nobody would read the rest of its answer.
         """
-        step = {"index": None, "stage": name}
+        self._answered = False
+        step = {"index": None, "stage": _STAGES[name]}
         try:
-            self._pipe.send((name, arguments))
-            deadline = time.monotonic() + limit_s
-            while True:
-                event = self._next(step, deadline, limit_s)
-                if event["event"] == "failed":
-                    raise WorkerFailed(event["reason"])
-                if event["event"] == "step":
-                    step = event
-                    limit_s = getattr(self.limits, event["stage"] + "_s")
-                    deadline = time.monotonic() + limit_s
-                yield event
-                if event["event"] == "done":
-                    return
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            raise self._lost(step) from None
+            yield from self._exchange(name, arguments, limit_s, step)
+        except TimeoutError:
+            stage = step["stage"]
+            limit_s = step.get("limit_s", limit_s)
+            reason = f"still in {stage} after its limit of {limit_s:g} s (limits.{stage}_s)"
+            raise WorkerLost("timeout", reason, step["index"], stage) from None
+        except (EOFError, OSError):
+            raise self._lost(self._ending(), step) from None
+        except Garbage:
+            raise self._lost("wrote to the runner's pipe", step) from None
+        finally:
+            if not self._answered:
+                self.kill()
 
-    def _next(self, step: dict[str, Any], deadline: float, limit_s: float) -> dict[str, Any]:
-        if not self._pipe.poll(max(deadline - time.monotonic(), 0.0)):
-            self.kill()
-            reason = f"still in {step['stage']} after its limit of {limit_s:g} s (limits.{step['stage']}_s)"
-            raise WorkerLost("timeout", reason, step["index"], step["stage"])
-        return json.loads(self._pipe.recv_bytes())
+    def _exchange(
+        self, name: str, arguments: dict[str, Any], limit_s: float, step: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
+        """The events of one request. `step` is kept at what was announced last."""
+        deadline = time.monotonic() + limit_s
+        self._pipe.ask(name, arguments, deadline)
+        while not self._answered:
+            event = self._pipe.event(deadline)
+            if event["event"] == "step":
+                limit_s = getattr(self.limits, event["stage"] + "_s")
+                step |= event | {"limit_s": limit_s}
+                deadline = time.monotonic() + limit_s
+            self._answered = event["event"] in ("done", "failed")
+            if event["event"] == "failed":
+                raise WorkerFailed(event["reason"], step["index"], step["stage"])
+            yield event
 
-    def _lost(self, step: dict[str, Any]) -> WorkerLost:
-        self._process.wait()
-        self.output.join()
-        reason = _describe_exit(self._process.returncode)
-        tail = self.output.last_line()
+    def _ending(self) -> str:
+        """Why nothing more comes from the pipe."""
+        try:
+            return _describe_exit(self._process.wait(_CLOSING_S))
+        except subprocess.TimeoutExpired:
+            return "closed its pipe to the runner"
+
+    def _lost(self, reason: str, step: dict[str, Any]) -> WorkerLost:
         self.kill()
-        return WorkerLost(
-            "crashed", reason + (f"; last output: {tail}" if tail else ""), step["index"], step["stage"]
-        )
+        tail = self.output.last_line()
+        reason += f"; last output: {tail}" if tail else ""
+        return WorkerLost("crashed", reason, step["index"], step["stage"])
 
     @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
+    def usable(self) -> bool:
+        """Alive, and done with what it was asked last."""
+        return self._answered and not self._killed and self._process.poll() is None
 
     def kill(self) -> None:
         """End the worker and whatever it started (a compiler, say)."""
-        with contextlib.suppress(ProcessLookupError):  # already gone
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._killed:  # its number may be another's by now
+            return
+        processes.end_session(self._process.pid)
+        self._process.kill()  # where it is too young to have a session
         self._process.wait()
+        self._killed = True
         self.output.join()
         self._pipe.close()
 
@@ -138,7 +181,8 @@ class _Output:
 
     def send_to(self, log: BinaryIO | None) -> None:
         with self._lock:
-            self._log, self._left = log, _LOG_BYTES
+            if log is not self._log:
+                self._log, self._left = log, _LOG_BYTES
 
     def settle(self) -> None:
         """Wait (a moment at most) until what the worker has written so far is in the log."""
@@ -159,8 +203,9 @@ class _Output:
                 self._tail.append(line)
                 self._write(line)
             if self.echo:
-                sys.stderr.buffer.write(line)
-                sys.stderr.buffer.flush()
+                with contextlib.suppress(OSError):  # nobody looks any more; the worker must not wait for that
+                    sys.stderr.buffer.write(line)
+                    sys.stderr.buffer.flush()
         self._stream = None
         stream.close()
 
@@ -168,8 +213,10 @@ class _Output:
         if self._log is None or self._left <= 0:
             return
         self._left -= len(line)
-        self._log.write(line if self._left > 0 else b"\n[more output was dropped]\n")
-        self._log.flush()
+        try:
+            self._log.write(line if self._left > 0 else b"\n[more output was dropped]\n")
+        except OSError:  # a full disk: the rows say so, and the worker must not wait
+            self._left = 0
 
     def join(self) -> None:
         """Wait until what the worker had written is read (a grandchild may hold the pipe open)."""
@@ -184,6 +231,7 @@ class _Output:
 
 def _environment(device: Device) -> dict[str, str]:
     environment = dict(os.environ)
+    environment["PYTHONIOENCODING"] = "utf-8:backslashreplace"  # a variant may print what is no text
     environment["PYTHONPATH"] = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     if device.threads:
         environment["OMP_NUM_THREADS"] = str(device.threads)  # for a second OpenMP runtime in a C++ variant
@@ -196,17 +244,25 @@ def _environment(device: Device) -> dict[str, str]:
 
 
 def _describe_exit(code: int) -> str:
-    if code < 0:
+    if code >= 0:
+        return f"the process exited with code {code}"
+    try:
         name = signal.Signals(-code).name
-        words = {"SIGSEGV": "segmentation fault", "SIGABRT": "aborted", "SIGKILL": "killed (out of memory?)"}
-        return f"the process died of {name}" + (f", {words[name]}" if name in words else "")
-    return f"the process exited with code {code}"
+    except ValueError:  # a real-time signal
+        name = f"signal {-code}"
+    words = {"SIGSEGV": "segmentation fault", "SIGABRT": "aborted", "SIGKILL": "killed (out of memory?)"}
+    return f"the process died of {name}" + (f", {words[name]}" if name in words else "")
 
 
-def start(device: Device, limits: Limits, pool: dict[Device, Worker]) -> Worker:
-    """The pool's worker for a device: the living one, or a new one."""
+def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+    """The pool's worker for a device: the living one, or a new one whose output goes to `log` at once.
+
+    Raises WorkerLost or WorkerFailed, with stage `start`, where none can be started.
+    """
     worker = pool.get(device)
-    if worker is None or not worker.alive:
-        pool[device] = worker = Worker(device, limits)
+    if worker is None or not worker.usable:
+        if worker is not None:
+            pool.pop(device).kill()
+        pool[device] = worker = Worker(device, limits, log)
     worker.limits = limits
     return worker

@@ -15,7 +15,7 @@ usage: python -m runner op=<name> [key=value ...]
 
   python -m runner mode=list                                 what there is, and why
   python -m runner op=gelu                                   every variant at the default size
-  python -m runner op=softmax variant=[naive,builtin] dtype=bfloat16 shape.cols=4096
+  python -m runner op=softmax 'variant=[naive,builtin]' dtype=bfloat16 shape.cols=4096
   python -m runner op=cdist 'shapes=[{n: 1024, d: 3}, {n: 4096, d: 64}]' attrs.p=1
   python -m runner op=gelu variant=triton_block mode=check   the loop of somebody writing a kernel
   python -m runner -m op=softmax shape.cols=1024,4096 dtype=float32,bfloat16

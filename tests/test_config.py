@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 from runner import choose, devices
@@ -150,8 +151,68 @@ def test_interpolation_and_op_overrides(scale):
 
 
 def test_files_for_inputs(scale, tmp_path):
-    (tmp_path / "x.npy").write_bytes(b"")
-    assert scale(f"inputs.x={tmp_path}/x.npy").files == {"x": str(tmp_path / "x.npy")}
+    (tmp_path / "x.pt").write_bytes(b"")
+    assert scale(f"inputs.x={tmp_path}/x.pt").files == {"x": str(tmp_path / "x.pt")}
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """`inputs.x=` for a .npy file of that shape and dtype."""
+
+    def word(shape, dtype="float32"):
+        numpy.save(tmp_path / "x.npy", numpy.zeros(shape, dtype))
+        return f"inputs.x={tmp_path}/x.npy"
+
+    return word
+
+
+def test_a_file_tells_its_dims(scale, saved):
+    settings = scale(saved((3, 5)))
+    assert settings.shapes == ({"rows": 3, "cols": 5},)
+    assert "rows: 3" in settings.resolved_yaml
+    assert scale(saved((0, 5))).shapes == ({"rows": 0, "cols": 5},)
+    derived = scale(saved((3, 10)), inputs__x__shape=["rows", "cols*1"], dim_defaults__cols="10")
+    assert derived.shapes == ({"rows": 3, "cols": 10},)  # only plain dims are read off
+
+
+def test_a_file_that_does_not_fit_names_the_words_to_type(scale, saved):
+    with pytest.raises(Refusal, match=r"is 3x5, and rows=4 cols=8 .*4x8: type shape.rows=3 shape.cols=5$"):
+        scale(saved((3, 5)), "shape.rows=4")
+    with pytest.raises(Refusal, match=r"is 3x5, and rows=3 cols=6 needs 3x6"):
+        scale(saved((3, 5)), "shapes=smoke")
+    with pytest.raises(Refusal, match=r"is 3, .* an array of 2 dims is needed"):
+        scale(saved((3,)), "shape.rows=3")
+    assert scale(saved((3, 5)), "shape.rows=3", "shape.cols=5").shapes == ({"rows": 3, "cols": 5},)
+
+
+def test_the_dtype_of_a_file(scale, saved):
+    with pytest.raises(Refusal, match="the file is float64, and float32 is asked for: save it as float32"):
+        scale(saved((3, 5), "float64"))
+    with pytest.raises(Refusal, match="the file is float64, and float32 is asked for: set dtype=float64"):
+        scale(saved((3, 5), "float64"), dtypes=["float32", "float64"])
+    with pytest.raises(Refusal, match="byte order"):
+        scale(saved((3, 5), ">f4"))
+    assert scale(saved((3, 5), "float64"), "dtype=float64", dtypes=["float32", "float64"]).files
+
+
+def test_a_file_that_is_no_array(scale, tmp_path):
+    (tmp_path / "x.npy").write_bytes(b"no array")
+    with pytest.raises(Refusal, match=r"x.npy: cannot be read as what numpy.save\(path, array\) writes"):
+        scale(f"inputs.x={tmp_path}/x.npy")
+
+
+def test_two_files_that_disagree(scale, tmp_path):
+    numpy.save(tmp_path / "x.npy", numpy.zeros((3, 5), "float32"))
+    numpy.save(tmp_path / "y.npy", numpy.zeros((4, 5), "float32"))
+    words = [f"inputs.{name}={tmp_path}/{name}.npy" for name in "xy"]
+    with pytest.raises(Refusal, match="dim rows is 4 in its file and 3 in that of x; they must agree"):
+        scale(*words, inputs__y={"shape": ["rows", "cols"]})
+
+
+def test_a_parameter_may_be_one_value(scale):
+    assert scale("op.variants.quick.params.block=8").op.variants["quick"].params == {"block": (8,)}
+    settings = scale(variants__quick__params={"block": 64, "stages": [1, 2]})
+    assert settings.op.variants["quick"].params == {"block": (64,), "stages": (1, 2)}
 
 
 def test_composing_runs_and_imports_no_kernel(scale):

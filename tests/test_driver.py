@@ -57,6 +57,45 @@ def refuses(x):
 
 CALLS = 0
 
+def counted():
+    global CALLS
+    CALLS += 1
+    return CALLS
+
+def raises_when_timed(x):
+    if counted() > 5:
+        raise ValueError("late")
+    return x * 2
+
+def changes_input_when_timed(x):
+    out = x * 2
+    if counted() > 5:
+        x.mul_(1.5)
+    return out
+
+def silent(x):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+    raise Mute()
+
+def replaces_torch(x):
+    torch.mul = lambda a, b: a
+    return x * 2
+
+def wrong_now_and_then(x):
+    return x * 3 if counted() % 3 == 0 else x * 2
+
+def lazy(x):
+    out = torch.empty_like(x)
+    out.detach = lambda: x * 2
+    return out
+
+def sets_dtype(x):
+    out = x * 2
+    torch.set_default_dtype(torch.float64)
+    return out
+
 def later_wrong(x):
     global CALLS
     CALLS += 1
@@ -151,6 +190,61 @@ def test_every_fault_costs_its_own_row_only(run):
     assert rows["refuses"]["reason"] == "This variant takes only a Tuesday."
     assert rows["dies_when_timed"]["stage"] == "measure"
     assert "right when checked, wrong when timed" in rows["later_wrong"]["reason"]
+
+
+def test_what_spoils_the_case_for_all_costs_its_own_row_only(run):
+    names = [
+        "raises_when_timed",
+        "changes_input_when_timed",
+        "silent",
+        "replaces_torch",
+        "sets_dtype",
+        "lazy",
+    ]
+    rows = run(["right", *names], "trials=20")
+    assert rows["right"]["status"] == "ok"
+    found = {name: (rows[name]["status"], rows[name]["stage"]) for name in names}
+    assert found == {
+        "raises_when_timed": ("error", "measure"),
+        "changes_input_when_timed": ("wrong", "measure"),
+        "silent": ("error", "check"),
+        "replaces_torch": ("wrong", "check"),
+        "sets_dtype": ("wrong", "check"),
+        "lazy": ("wrong", "check"),
+    }
+    assert rows["raises_when_timed"]["reason"].startswith("ValueError: late")
+    assert "its input x" in rows["changes_input_when_timed"]["reason"]
+    assert "torch.mul (replaced)" in rows["replaces_torch"]["reason"]
+    assert "the default dtype (torch.float32 before" in rows["sets_dtype"]["reason"]
+    assert "attributes of its own (detach)" in rows["lazy"]["reason"]
+
+
+def test_a_race_is_caught_in_the_timed_calls(run):
+    row = run(["right", "wrong_now_and_then"], "trials=60", "seed=1")["wrong_now_and_then"]
+    assert (row["status"], row["mean_ms"]) == ("wrong", "")
+
+
+def test_a_file_that_changes_when_it_is_imported_ends(run, tmp_path):
+    run(["right"], "mode=check")
+    selfish = tmp_path / "selfish.py"
+    selfish.write_text(
+        "import time\nopen(__file__, 'a').write(f'# {time.time()}\\n')\ndef f(x):\n    return x * 2\n"
+    )
+    words = [f"op.variants.right.target={selfish}:f", "mode=check"]
+    row = run(["right"], *words)["right"]
+    assert row["status"] == "checked"  # one import, and the hash is of what was imported
+    twice = [f"op.variants.{name}.target={selfish}:f" for name in ("right", "wrong")]
+    rows = run(["right", "wrong"], *twice, "mode=check")
+    assert (
+        "changes each time it is imported" in rows["wrong"]["reason"] or rows["wrong"]["status"] == "checked"
+    )
+
+
+def test_a_failing_reference_is_named_and_not_blamed_on_a_variant(run, tmp_path):
+    (tmp_path / "broken.py").write_text("def f(x):\n    raise ValueError('no definition')\n")
+    rows = run(["right", "wrong"], f"op.reference.target={tmp_path / 'broken.py'}:f")
+    assert {(r["status"], r["stage"]) for r in rows.values()} == {("error", "inputs")}
+    assert "the op's reference failed: ValueError: no definition" in rows["right"]["reason"]
 
 
 def test_only_ok_rows_carry_times(run):

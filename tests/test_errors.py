@@ -1,12 +1,14 @@
 """Bad input: exit code 2, a sentence for each fault on stderr, no traceback, nothing written."""
 
+import math
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
 import runner
-from runner import cli
+from runner import cli, documents
 from tests import tiny_op
 
 
@@ -76,7 +78,7 @@ WORDS = {
     "no shapes": ("op=scale shapes=[]", "shapes=[]: an empty list"),
     "list of ops": ("op=[scale,gelu]", "type -m op=scale,gelu, or write an experiment with"),
     "ops without -m": ("op=scale,gelu", "a run has one op; for a run of each add -m"),
-    "dtypes without -m": ("op=scale dtype=float32,bfloat16", "write dtype=[float32,bfloat16]; for"),
+    "dtypes without -m": ("op=scale dtype=float32,bfloat16", "write 'dtype=[float32,bfloat16]'; for"),
     "seeds without -m": ("op=scale seed=1,2", "seed=1,2: several values; for a run each add -m"),
     "two experiments": ("-m experiment=headline,smoke", "one experiment at a time"),
     "a sweep as a run": ("experiment=headline", "type python -m runner -m experiment=headline"),
@@ -95,6 +97,35 @@ WORDS = {
     "device": ("op=scale device=gpu", "device=gpu: not a device"),
     "config dir": ("--config-dir /absent op=scale", "--config-dir /absent: there is no such folder"),
     "interpolation": ("op=scale seed=${nothing}", "Interpolation key 'nothing' not found"),
+    "limit, too long": ("op=scale limits.check_s=1e7", "check_s=10000000.0: must be a number up to 1000000"),
+    "limit, infinite": ("op=scale limits.check_s=inf", "limits.check_s=inf: must be a number up to 1000000"),
+    "limit, undefined": ("op=scale limits.build_s=nan", "limits.build_s=nan: must be a number up to"),
+    "budget, infinite": ("op=scale measure.budget_s=inf", "measure.budget_s=inf: must be a number up to"),
+    "precision, undefined": ("op=scale measure.precision=nan", "precision=nan: must be a number up to 1"),
+    "deleted": ("op=scale ~variant", "~variant: a key cannot be taken out"),
+    "deleted mapping": ("op=scale ~shape", "~shape: a key cannot be taken out"),
+    "deleted limit": ("op=scale ~limits.check_s", "~limits.check_s: a key cannot be taken out"),
+    "deleted measure": ("op=scale ~measure", "~measure: a key cannot be taken out"),
+    "digits": ("op=scale shape.cols=" + "9" * 5000, "shape.cols=99999999..(5000 digits)"),
+    "digits of a dim": ("op=scale shape.cols=" + "9" * 500, "is below 2**63, got 99999999..(500 digits)"),
+    "sweeper": ("-m op=scale hydra.sweeper._target_=x.y", "`_target_` is not used here; a plugin is"),
+    "launcher": ("-m op=scale hydra/launcher=odd", "there is no hydra/launcher 'odd'; there is basic"),
+    "pattern": ("-m op=glob(zz*)", "op=glob(zz*): a sweep without any value, so there are no jobs; there"),
+    "pattern of no files": ("-m op=scale variant=glob(*)", "glob(..) chooses among files"),
+    "empty range": ("-m op=scale shape.cols=range(1,1)", "a sweep without any value, so there are no"),
+    "endless range": ("-m op=scale seed=range(1,10000000000)", "more than 10000 jobs"),
+    "many jobs": ("-m op=scale seed=range(0,200) trials=range(1,201)", "40000 jobs; at most 10000 at a time"),
+    "a page that cannot be": ("op=scale --cfg job shape.cols=" + "9" * 5000, "shape.cols=99999999..(5000 digits)"),
+    "no step": ("-m op=scale seed=range(1,9,0)", "a range needs a step other than 0"),
+    "no output": ("op=scale output=", "output=: name a folder"),
+    "empty config dir": ("--config-dir= op=scale", "--config-dir=: name a folder"),
+    "set in a list": ("op=scale shapes=[{rows:3},smoke]", "a list holds shapes only; a set is named alone"),
+    "parameters": ("op=scale op.variants.quick.params=8", "op.variants.quick.params=8: variants.quick."),
+    "mode alone": ("list", "'list' is not key=value; did you mean mode=list?"),
+    "experiment alone": ("smoke", "'smoke' is not key=value; did you mean experiment=smoke?"),
+    "attribute, undefined": ("op=scale attrs.factor=nan", "attrs.factor=nan: not a number"),
+    "surrogate": ("op=scale why=\udcff", "is not UTF-8 text"),
+    "nested": ("op=scale op.why=" + "[" * 2000 + "]" * 2000, "nested too deep"),
     "two config options": ("op=scale --cfg job --info all", "only one of --run"),
 }  # fmt: skip
 
@@ -102,8 +133,9 @@ WORDS = {
 @pytest.mark.parametrize("words, sentence", WORDS.values(), ids=WORDS)
 def test_words(refused, words, sentence):
     split = words.replace("{cols: 4}", "{cols:4}").replace("{rows: 4, col: 4}", "{rows:4,col:4}").split()
+    split = [word.replace("{rows:3}", "{rows: 3}") for word in split]
     (line,) = refused(*split, own="--config-dir" not in words)
-    assert sentence in line
+    assert sentence in line and len(line) < 400
 
 
 FILES = {
@@ -131,7 +163,7 @@ FILES = {
     "grad": ({"grad": ["y"]}, "grad: no input 'y'; there is x"),
     "attribute without values": ({"attrs.factor": []}, "attrs.factor: an empty list"),
     "parameter without values": ({"variants.quick.params.block": []}, "params.block: an empty list"),
-    "parameter, no list": ({"variants.quick.params.block": 64}, "params.block: expected a list, got 64"),
+    "parameter, no list": ({"variants.quick.params.block": {"a": 1}}, "params.block: expected a list"),
     "init": ({"inputs.x.init": "norml"}, "no init 'norml'; did you mean 'normal'?"),
     "layouts": ({"inputs.x.layouts": ["transpose"]}, "no layout 'transpose'; did you mean 'transposed'?"),
     "dtypes": ({"dtypes": ["float31"]}, "dtypes: no dtype 'float31'; did you mean 'float32'?"),
@@ -146,6 +178,31 @@ FILES = {
     "reserved name": ({"attrs.dtype": [1]}, "'dtype': the name is taken, it is also a word"),
     "passed twice": ({"variants.quick.kwargs": {"factor": 1}}, "kwargs.factor: also in attrs"),
     "group as a name": ({"variants.all": {"target": "torch.mul"}}, "the name also means a group"),
+    "work, undefined": ({"variants.naive.work": math.nan}, "work: must be above 0 and finite, got nan"),
+    "size, infinite": ({"inputs.x.shape": ["inf"]}, "inputs.x.shape[0]: the formula 'inf' gives inf; a"),
+    "size, undefined": ({"inputs.x.shape": ["inf-inf"]}, "the formula 'inf-inf' gives nan; a dim is a whole"),
+    "size, negative": ({"inputs.x.shape": ["rows-10"]}, "gives -2 at rows=8; a dim cannot be negative"),
+    "size, a part": ({"inputs.x.shape": ["rows/3"]}, "at rows=8; a dim is a whole number, got 2.6"),
+    "size, a truth": ({"inputs.x.shape": ["rows>3"]}, "gives True at rows=8; a dim is a whole number"),
+    "flops, negative": ({"cost.forward.flops": -5}, "op scale: cost.forward.flops: the formula '-5' gives"),
+    "flops, infinite": ({"cost.forward.flops": "inf"}, "gives inf; a finite number from 0 on is needed"),
+    "write, negative": ({"cost.forward.write": "-rows"}, "cost.forward.write: the formula '-rows' gives -8"),
+    "flops, a truth": ({"cost.forward.flops": "rows > 3"}, "gives True at rows=8; a finite number"),
+    "read, no value": ({"cost.forward.read": "rows/(cols-16)"}, "has no value at rows=8, cols=16"),
+    "memory, negative": ({"variants.quick.memory": "-rows"}, "quick.memory: the formula '-rows' gives"),
+    "memory, a text": (
+        {"variants.quick.params": {"b": ["q"]}, "variants.quick.memory": "b*2**40"},
+        "has no value at b='q': texts and lists have no arithmetic",
+    ),
+    "requires": ({"variants.naive.requires": [""]}, "variants.naive.requires: an empty name"),
+    "variant name": ({"variants.a/b": {"target": "torch.mul"}}, "variant 'a/b': a name has at most 60"),
+    "variant without name": ({"variants.": {"target": "torch.mul"}}, "variant '': a name"),
+    "variant, dots": ({"variants": {"..": {"target": "torch.mul"}}}, "variant '..': a name"),
+    "long name": ({"variants." + "a" * 61: {"target": "torch.mul"}}, "aaa': a name has at most 60 letters"),
+    "attribute name": ({"attrs.a b": [1]}, "attribute 'a b': a name has letters, digits and _, and begins"),
+    "parameter name": ({"variants.quick.params.a-b": [1]}, "params: 'a-b': a name has letters"),
+    "group name": ({"variants.other.group": "a b"}, "other.group: group 'a b': a name has at most"),
+    "set name": ({"shapes.a b": [{"rows": 1}]}, "shapes: set 'a b': a name has at most"),
     "_target_": ({"variants.naive.kwargs": {"_target_": "os.system"}}, "`_target_` is not used here"),
 }  # fmt: skip
 
@@ -174,7 +231,21 @@ def test_everything_wrong_is_said_at_once(refused):
         ("name: scale\ndims: [rows\nwhy: x\n", "op/broken.yaml, line 3: not valid YAML"),
         ("a: 1\n\tb: 2\n", "line 2: not valid YAML"),
         ("- a\n- b\n", "op/broken.yaml: expected a mapping"),
-        ("", "broken.yaml: name: missing"),
+        ("", "op/broken.yaml: expected a mapping of keys such as name and dims"),
+        ("3\n", "op/broken.yaml: expected a mapping"),
+        ("name: a\x00b\n", "op/broken.yaml: not valid YAML (the control character #x0000 at position 7)"),
+        ("name: broken\nwhy: ${nope}\n", "op/broken.yaml: op.why: Interpolation key 'nope' not found"),
+        ("name: broken\nwhy: ${\n", "op/broken.yaml, line 2: '${' is no interpolation"),
+        ("off: 3\n", 'op/broken.yaml, line 1: off: quote the key, "off": YAML reads off, on, yes and no'),
+        ("attrs:\n  on: [1]\n", "op/broken.yaml, line 2: on: quote the key"),
+        ("attrs: {d: [!!binary aGk=]}\n", "op/broken.yaml, line 1: not valid YAML here (the tag !!binary)"),
+        ("attrs: {d: [!!timestamp 2024-01-01]}\n", "(the tag !!timestamp)"),
+        ("a: &x {z: *x}\n", "op/broken.yaml, line 1: *x stands inside of &x"),
+        ("a: " + "[" * 60 + "]" * 60, "line 1: nested deeper than 50 levels"),
+        ("a: " + "[" * 3000 + "]" * 3000, "op/broken.yaml, line 1: "),
+        ('why: "\\ud800"\n', "op/broken.yaml, line 1: "),
+        ("a: " + "9" * 5000, "op/broken.yaml, line 1: a number of 5000 digits"),
+        ("defaults: 3\n", "op/broken.yaml: defaults: expected a list"),
     ],
 )
 def test_yaml_that_is_broken(refused, tmp_path, text, sentence):
@@ -182,6 +253,44 @@ def test_yaml_that_is_broken(refused, tmp_path, text, sentence):
     (tmp_path / "conf" / "op" / "broken.yaml").write_text(text)
     lines = refused("op=broken")
     assert any(sentence in line for line in lines), lines
+
+
+def test_aliases_that_unfold_without_end_are_refused_at_once(refused, tmp_path):
+    bomb = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 7))
+    (tmp_path / "conf" / "op").mkdir(parents=True)
+    (tmp_path / "conf" / "op" / "broken.yaml").write_text(bomb)
+    (tmp_path / "conf" / "experiment").mkdir()
+    (tmp_path / "conf" / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\ndefaults: [override /op: broken]\n"
+    )
+    began = time.monotonic()
+    for word in ("op=broken", "experiment=mine"):
+        (line,) = refused(word)
+        assert "op/broken.yaml, line 6: too large, more than 20000 values once its aliases" in line
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("\n" * 500 + "# @package _global_\nvariant: all\n", ""),
+        ("#   @package   _global_  \nvariant: all\n", ""),
+        ("# why\n# @package _global_\nvariant: all\n", "is missing"),  # Hydra stops at the first comment
+        ("# @package _global_ too\nvariant: all\n", "is not `# @package _global_`"),
+        ("# why\n" * 5000 + "variant: all\n", "is missing"),
+    ],
+)
+def test_the_header_of_an_experiment(tmp_path, text, sentence):
+    path = tmp_path / "some.yaml"
+    path.write_text(text)
+    assert bool(documents.file_faults(path, "experiment")) == bool(sentence)
+    assert sentence in " ".join(documents.file_faults(path, "experiment"))
+
+
+def test_an_anchor_used_twice_is_fine(tmp_path):
+    path = tmp_path / "some.yaml"
+    path.write_text("a: &x {b: [1, 2]}\nc: *x\nd: {<<: *x}\n'off': 3\n")
+    assert documents.file_faults(path, "op") == []
 
 
 def test_yaml_that_is_no_text(refused, tmp_path):
@@ -199,7 +308,25 @@ def test_the_same_name_in_two_folders(refused, tmp_path):
 
 EXPERIMENTS = {
     "unknown key": ("# @package _global_\nvarint: all\n", "varint: unknown key; did you mean 'variant'?"),
-    "no package": ("variant: all\n", "`# @package _global_` as its first line"),
+    "no package": ("variant: all\n", "mine.yaml: the line `# @package _global_` is missing"),
+    "defaults": ("# @package _global_\ndefaults: 3\n", "mine.yaml: defaults: expected a list, as in"),
+    "two ops": ("# @package _global_\ndefaults:\n  - override /op: [gelu, add]\n", "a run has one op, named"),
+    "no package, defaults": ("defaults:\n  - override /op: gelu\n", "`# @package _global_` is missing"),
+    "number of an op": (
+        "# @package _global_\nhydra: {sweeper: {params: {op: 3}}}\n",
+        "op: expected names",
+    ),
+    "list of ops": (
+        "# @package _global_\nhydra: {sweeper: {params: {op: [gelu, add]}}}\n",
+        "hydra.sweeper.params.op: a run has one op; for a run of each write op: gelu,add",
+    ),
+    "sweeper": ("# @package _global_\nhydra: {sweeper: {_target_: x.y}}\n", "hydra: `_target_` is not used"),
+    "hydra": ("# @package _global_\nhydra: 3\n", "mine.yaml: hydra: expected a mapping, got 3"),
+    "measure": ("# @package _global_\nmeasure: quick\n", "`defaults: [override /measure: quick]`"),
+    "interpolation": (
+        "# @package _global_\ndefaults:\n  - override /op: gelu\nwhy: ${nope}\n",
+        "experiment=mine: why: Interpolation key 'nope' not found",
+    ),
     "op as a key": ("# @package _global_\nop: gelu\n", "`defaults: [override /op: gelu]`"),
     "unknown op": ("# @package _global_\ndefaults:\n  - override /op: gellu\n", "did you mean 'gelu'?"),
 }

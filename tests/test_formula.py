@@ -75,5 +75,21 @@ def test_no_value_is_a_sentence_with_the_point(text):
         formula.evaluate(text, KNOWN)
 
 
+@pytest.mark.parametrize("text", ["dtype * 2", "dtype * 2**60", "dtype % 3", "dtype + dtype", "-dtype"])
+def test_texts_have_no_arithmetic(text):
+    with pytest.raises(Refusal, match="dtype='float32': texts and lists have no arithmetic"):
+        formula.evaluate(text, KNOWN)
+
+
+def test_amounts():
+    assert formula.amount("2*rows", KNOWN, "place") == 8.0
+    assert formula.amount("0", KNOWN, "place") == 0.0
+    for text in ("-rows", "inf", "inf - inf", "rows > 3", "dtype"):
+        with pytest.raises(Refusal, match=r"^place: .*; a finite number from 0 on is needed$"):
+            formula.amount(text, KNOWN, "place")
+    with pytest.raises(Refusal, match=r"^place: the formula 'rows / 0' has no value at rows=4"):
+        formula.amount("rows / 0", KNOWN, "place")
+
+
 def test_names_in_order_without_functions():
     assert formula.names("max(cols, rows) * cols") == ("cols", "rows")

@@ -150,7 +150,8 @@ def test_turns_give_everybody_one_call_a_round_in_changing_order():
     assert all(sorted(one) == list("abc") for one in rounds)
     assert len({tuple(one) for one in rounds}) > 3
     assert [len(one.samples) for one in series] == [20, 20, 20]
-    assert sorted(watch.seen) == [(0, "a"), (1, "b"), (2, "c")]
+    assert sorted(watch.seen[-3:]) == [(0, "a"), (1, "b"), (2, "c")]  # the closing round
+    assert 3 < len(watch.seen) < 30  # and some that a variant cannot foresee
     firsts = collections.Counter(one[0] for one in rounds)
     assert len(firsts) == 3
 

@@ -179,14 +179,14 @@ def ninja() -> str:
     return shutil.which("ninja") or str(Path(sys.executable).parent / "ninja")
 
 
-def measure(repeats: int, arch: str) -> dict[str, list[float | str]]:
+def measure(repeats: int, arch: str, ways: list[str]) -> dict[str, list[float | str]]:
     home = cuda_home()
-    results: dict[str, list[float | str]] = {name: [] for name in WAYS}
+    results: dict[str, list[float | str]] = {name: [] for name in ways}
     with tempfile.TemporaryDirectory() as stubs:
         make_stubs(Path(stubs))
         for round_ in range(repeats + 1):  # the first round warms the file cache and is dropped
-            for name, files in WAYS.items():
-                outcome = build_once(files, home, arch, Path(stubs))
+            for name in ways:
+                outcome = build_once(WAYS[name], home, arch, Path(stubs))
                 if round_ or isinstance(outcome, str):
                     results[name].append(outcome)
     return results
@@ -201,8 +201,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--arch", default="90", help="compute capability without the dot")
     parser.add_argument("--csv", default="", help="where the raw figures go")
+    parser.add_argument("--ways", default="1,2,3,4", help="which of the four, by number")
     options = parser.parse_args()
-    results = measure(options.repeats, options.arch)
+    ways = [list(WAYS)[int(number) - 1] for number in options.ways.split(",")]
+    results = measure(options.repeats, options.arch, ways)
     linked = "compiled and linked" if can_link() else "compiled, not linked: this torch has no CUDA libraries"
     print(
         f"torch {torch.__version__}, {os.cpu_count()} cores, {linked}; seconds, median of {options.repeats}"

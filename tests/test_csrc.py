@@ -1,0 +1,40 @@
+"""Device code compiles wherever nvcc is, for every architecture it is meant for, without spilling."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.support import ROOT
+
+SOURCES = sorted((ROOT / "csrc").rglob("*.cu"))
+HALF = [
+    "-D__CUDA_NO_HALF_OPERATORS__",
+    "-D__CUDA_NO_HALF_CONVERSIONS__",
+    "-D__CUDA_NO_BFLOAT16_CONVERSIONS__",
+]
+
+
+def test_there_are_sources():
+    assert len(SOURCES) >= 4
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_device_code_compiles_and_does_not_spill(source, tmp_path):
+    """With the definitions that torch's builder sets; -c: torch is not linked, and not needed."""
+    target = ["-gencode=arch=compute_80,code=sm_80", "-gencode=arch=compute_90,code=sm_90"]
+    command = ["nvcc", "-std=c++17", "-O3", "-Xptxas=-v", *target, *HALF, "-c", str(source)]
+    done = subprocess.run([*command, "-o", str(tmp_path / "out.o")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    spills = [int(n) for n in re.findall(r"(\d+) bytes spill", done.stderr)]
+    assert spills, "ptxas said nothing of spills"
+    assert max(spills) == 0
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "csrc").rglob("*.cu*")), ids=lambda path: path.name)
+def test_device_code_knows_no_torch(path):
+    assert not re.search(r"#include\s*[<\"](torch|ATen|c10)/", path.read_text())

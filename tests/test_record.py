@@ -1,0 +1,137 @@
+"""The files of a run: each row a whole line, whatever its words and however full the disk."""
+
+from __future__ import annotations
+
+import csv
+import json
+import resource
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from runner import record
+from runner.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
+from runner.model import Refusal
+from runner.record import Record
+
+SETTINGS = SimpleNamespace(resolved_yaml="op: double\n", command=("op=double",), seed=1)
+SERIES = {"rounds": range(200), "turns": range(200), "start_ns": range(200)}
+SERIES |= {"device_us": [1.0] * 200, "host_us": [2.0] * 200}
+
+
+@pytest.fixture
+def run(tmp_path):
+    one = Record(record.claim(tmp_path / "out"), SETTINGS)
+    yield one
+    one.close()
+
+
+def row(**words):
+    return dict.fromkeys(COLUMNS, "") | {"row_id": "r", "timing": "cold", "variant": "v"} | words
+
+
+def lines(run, name="results.csv"):
+    with open(run.folder / name, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+@contextmanager
+def a_disk_of(size: int):
+    """Files may not grow beyond `size` bytes: a write takes what fits, the next one fails."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_a_row_is_one_line_for_every_reader(run, end):
+    run.add(row(reason=f"a{end}b"))
+    text = (run.folder / "results.csv").read_text("utf-8")
+    assert len(text.splitlines()) == 2
+    assert lines(run)[0]["reason"].split() == ["a", "b"]
+
+
+def test_what_cannot_be_printed_is_spelled(run):
+    run.add(row(reason="a\0b\x1b[31m\x7f \udcff", note="é 漢"))
+    assert lines(run)[0]["reason"] == r"a\x00b\x1b[31m\x7f \udcff"
+    assert lines(run)[0]["note"] == "é 漢"
+
+
+@pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t="])
+def test_words_that_a_spreadsheet_would_run_stay_words(run, start):
+    run.add(row(reason=f"{start}1", mean_ms=-1.5))
+    assert lines(run)[0]["reason"].startswith("'")
+    assert lines(run)[0]["mean_ms"] == "-1.5"
+
+
+def test_long_words_are_cut(run):
+    one = row(reason="x" * 3000, note="y" * 2000)
+    run.add(one)
+    (read,) = lines(run)
+    assert read["reason"] == one["reason"] == "x" * 1997 + "..."
+    assert read["note"] == "y" * 2000
+
+
+def test_the_longest_words_stay_readable(run):
+    run.add(row(reason="\udcff\0" * 1000_000, note="\udcff" * 1000_000))
+    assert len(lines(run)[0]["reason"]) < csv.field_size_limit()
+
+
+def test_a_full_disk_is_a_sentence_and_rows_stay_whole(run):
+    run.add(row(reason="first"))
+    size = (run.folder / "results.csv").stat().st_size
+    with (
+        a_disk_of(size + 50),
+        pytest.raises(Refusal, match=r"can no longer be written \(File"),
+    ):
+        run.add(row(reason="second " * 20))
+    assert (run.folder / "results.csv").stat().st_size == size
+    run.add(row(reason="third"))  # there is space again
+    assert [one["reason"] for one in lines(run)] == ["first", "third"]
+
+
+def test_samples_of_a_row_are_all_there_or_none(run):
+    run.samples(row(row_id="a"), SERIES, [])
+    with a_disk_of(9000), pytest.raises(Refusal):
+        run.samples(row(row_id="b"), SERIES, [])
+    text = (run.folder / "samples.csv").read_text()
+    assert text.endswith("\n") and len(text.splitlines()) == 201
+    assert {one["row_id"] for one in lines(run, "samples.csv")} == {"a"}
+    assert tuple(lines(run, "samples.csv")[0]) == SAMPLE_COLUMNS
+
+
+def test_traps_are_appended_under_one_header(run):
+    for name in ("a", "b"):
+        run.traps(row(variant=name), [("right", "=so", 2.0), ("wrong", "not so", 1.0)])
+    read = lines(run, "traps.csv")
+    assert [(one["variant"], one["over_right"]) for one in read] == [
+        ("a", "1"), ("a", "0.5"), ("b", "1"), ("b", "0.5")]  # fmt: skip
+    assert tuple(read[0]) == TRAP_COLUMNS and read[0]["lesson"] == "'=so"
+
+
+def test_a_removed_folder_is_a_sentence(run):
+    run.add(row())
+    run.folder.rename(run.folder.with_name("elsewhere"))
+    with pytest.raises(Refusal, match="the folder was removed while the run worked"):
+        run.add(row())
+    with pytest.raises(Refusal, match="the folder was removed while the run worked"):
+        run.environment(SETTINGS, {})
+
+
+def test_a_text_file_is_replaced_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "report.md"
+    record.write_whole(path, "before\udcff\n")
+    with a_disk_of(1000), pytest.raises(OSError, match="File too large"):
+        record.write_whole(path, "x" * 5000)
+    assert path.read_text() == "before\\udcff\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_the_environment_is_written(run):
+    run.environment(SETTINGS, {"torch": "2", "odd": "\udcff"})
+    facts = json.loads((run.folder / "environment.json").read_text())
+    assert facts["torch"] == "2" and facts["command"] == ["op=double"] and facts["packages"]

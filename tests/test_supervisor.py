@@ -1,0 +1,337 @@
+"""What a variant can do to its worker's pipe and processes: it is ended soon, and said which it was."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from runner import cli, driver, processes, supervisor
+from runner.faults import one_line
+from runner.model import Limits
+from runner.supervisor import Device, WorkerFailed, WorkerLost
+from tests.support import ROOT
+
+DEVICE = Device("cpu", 0, False)
+LIMITS = Limits(start_s=30, build_s=30, inputs_s=30, check_s=30, measure_s=30)
+FAKE = (str(ROOT / "tests" / "fake_worker.py"),)
+YAML = """
+name: double
+why: an op for tests
+dims: [n]
+shapes: {{cpu: [{{n: 4}}], cuda: [{{n: 4}}], smoke: [{{n: 3}}]}}
+dtypes: [float32]
+inputs: {{x: {{shape: [n]}}}}
+reference: {{target: torch.neg}}
+cost: {{forward: {{flops: n, read: n*itemsize, write: n*itemsize}}}}
+baseline: {first}
+variants:
+{variants}
+"""
+SLOW_CXX = """#!/bin/sh
+case "$*" in
+    *" -c "*) ps -o sid= -p $$ > {told}.new; mv {told}.new {told}; sleep 300;;
+    *) exec g++ "$@";;
+esac
+"""
+
+
+@pytest.fixture(autouse=True)
+def fake(monkeypatch):
+    monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
+    yield
+    driver.shutdown()
+
+
+@pytest.fixture
+def worker():
+    one = supervisor.Worker(DEVICE, LIMITS)
+    yield one
+    one.kill()
+
+
+def prove(worker, code):
+    return worker.ask("prove", 30, index=7, keep="", code=code)
+
+
+def lost(worker, code) -> WorkerLost:
+    start = time.monotonic()
+    with pytest.raises(WorkerLost) as caught:
+        prove(worker, code)
+    assert time.monotonic() - start < 8
+    assert (caught.value.index, caught.value.stage) == (7, "check")
+    assert not worker.usable
+    return caught.value
+
+
+CLOSED = "closed its pipe to the runner"
+WROTE = "wrote to the runner's pipe"
+HOSTILE = {
+    "closes": ("import os, time; os.close(pipe()); time.sleep(60)", CLOSED),
+    "closes_and_returns": ("import os; os.close(pipe())", CLOSED),
+    "closes_all": ("import os, time; os.closerange(3, 5000); time.sleep(60)", CLOSED),
+    "half_a_message": (r"import os; os.write(pipe(), b'\0\0\1\0')", WROTE),
+    "no_json": (r"import os; os.write(pipe(), b'hello\n')", WROTE),
+    "no_text": (r"import os; os.write(pipe(), b'\xff\n')", WROTE),
+    "an_event": (r"""import os; os.write(pipe(), b'{"event": "done", "status": "ok"}\n')""", WROTE),
+    "another_shape": (r"import os; os.write(pipe(), b'[1]\n')", WROTE),
+    "deep": (r"import os; os.write(pipe(), b'[' * 100000 + b'\n')", WROTE),
+    "dies_and_leaves_a_child": (
+        "import os, signal, time; os.fork() or time.sleep(30); os.kill(os.getpid(), signal.SIGSEGV)",
+        "SIGSEGV",
+    ),
+    "dies_and_leaves_a_bare_fork": (
+        "import ctypes, os, signal, time; ctypes.CDLL(None).fork() or time.sleep(30); "
+        "os.kill(os.getpid(), signal.SIGSEGV)",
+        "SIGSEGV",
+    ),
+    "a_signal_without_a_name": ("import os; os.kill(os.getpid(), 40)", "signal 40"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_the_pipe_in_a_variants_hands(worker, name):
+    code, words = HOSTILE[name]
+    found = lost(worker, code)
+    assert found.status == "crashed" and words in found.reason
+    assert processes.members(worker.facts["pid"]) == []
+
+
+@pytest.mark.parametrize("fork", ["os.fork()", "ctypes.CDLL(None).fork()"])
+def test_a_fork_that_comes_back_answers_nothing(worker, fork):
+    for _ in range(3):
+        answer = prove(worker, f"import ctypes, os; {fork}; answer['reason'] = str(os.getpid())")
+        assert answer["reason"] == str(worker.facts["pid"])
+
+
+def test_children_do_not_inherit_the_pipe(worker):
+    code = """
+import os, subprocess
+left = subprocess.run(["ls", "-l", "/proc/self/fd"], close_fds=False, capture_output=True, text=True).stdout
+answer["reason"] = f"{pipe() > 900} {'socket:' in left}"
+"""
+    assert prove(worker, code)["reason"] == "True False"
+
+
+def test_what_is_no_text_comes_through(worker):
+    reason = prove(worker, "answer['reason'] = 'bad \\udcff'; print('\\udcff')")["reason"]
+    assert reason == "bad \udcff"
+
+
+def test_a_failure_of_the_harness_names_the_step(worker):
+    with pytest.raises(WorkerFailed) as caught:
+        prove(worker, "raise KeyError('ours')")
+    assert (caught.value.index, caught.value.stage) == (7, "check")
+    assert str(caught.value) == "KeyError: 'ours'"
+    assert worker.usable and prove(worker, "")["status"] == "ok"
+    with pytest.raises(WorkerFailed) as caught:
+        worker.ask("traps", 30)
+    assert (caught.value.index, caught.value.stage) == (None, "measure")
+
+
+def test_a_limit_is_named_by_its_key(worker):
+    worker.limits = Limits(start_s=30, build_s=30, inputs_s=30, check_s=0.2, measure_s=30)
+    found = lost(worker, "import time; time.sleep(60)")
+    assert found.status == "timeout"
+    assert found.reason == "still in check after its limit of 0.2 s (limits.check_s)"
+
+
+def test_an_unlimited_limit():
+    limits = Limits(*[1e300] * 5)
+    worker = supervisor.Worker(DEVICE, limits)
+    assert prove(worker, "")["status"] == "ok"
+    worker.kill()
+
+
+def test_a_request_left_alone_costs_the_worker(worker):
+    pool = {DEVICE: worker}
+    events = worker.call("prove", 30, index=7, keep="", code="import time; time.sleep(60)")
+    assert next(events)["event"] == "step"
+    events.close()
+    assert not worker.usable
+    assert supervisor.start(DEVICE, LIMITS, pool) is pool[DEVICE] is not worker
+    pool[DEVICE].kill()
+
+
+COMPILER = "import subprocess; subprocess.Popen(['sleep', '300'], process_group=0)"
+
+
+def test_compilers_end_with_their_worker(worker):
+    session = worker.facts["pid"]
+    prove(worker, COMPILER)
+    assert len(processes.members(session)) == 2
+    worker.kill()
+    assert processes.members(session) == []
+
+
+def gone(session: int, within_s: float = 2.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while processes.members(session) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not processes.members(session)
+
+
+def test_compilers_end_with_a_worker_that_nobody_ends(worker):
+    prove(worker, COMPILER)
+    os.kill(worker.facts["pid"], signal.SIGKILL)
+    assert gone(worker.facts["pid"])
+
+
+def test_a_reason_is_one_line_of_bounded_length():
+    assert one_line(ValueError("a\nb")) == "ValueError: a"
+    assert len(one_line(ValueError("x" * 10_000))) == 500
+    assert one_line(ValueError("x" * 10_000)).endswith("...")
+
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    assert one_line(Mute()) == "Mute: (its message cannot be read: RuntimeError)"
+
+
+# ---- whole runs ----
+
+
+def write_op(folder: Path, codes: dict[str, str]) -> Path:
+    (folder / "conf" / "op").mkdir(parents=True)
+    for name, code in codes.items():
+        (folder / f"{name}.py").write_text(f"def f(x): ...\n{code}\n")
+    lines = "\n".join(f"  {name}: {{target: '{folder / name}.py:f'}}" for name in codes)
+    text = YAML.format(variants=lines, first=next(iter(codes)))
+    (folder / "conf" / "op" / "double.yaml").write_text(text)
+    return folder / "conf"
+
+
+def words_of(tmp_path: Path, codes: dict[str, str]) -> list[str]:
+    conf = write_op(tmp_path, codes)
+    fixed = ["op=double", "variant=all", "device=cpu", "mode=check", f"output={tmp_path / 'out'}"]
+    return ["--config-dir", str(conf), *fixed]
+
+
+def rows_in(folder: Path) -> dict[str, dict[str, str]]:
+    (path,) = [p for p in folder.rglob("results.csv") if "double" in p.parent.parent.name]
+    with open(path, newline="", encoding="utf-8") as file:
+        return {row["variant"]: row for row in csv.DictReader(file)}
+
+
+def test_a_worker_that_does_not_start_gives_every_row(tmp_path, monkeypatch, capsys):
+    codes = {"right": "", "other": ""}
+    words = words_of(tmp_path, codes)
+    assert cli.main([*words, "limits.start_s=0.001"]) == 1
+    rows = rows_in(tmp_path)
+    assert {(r["status"], r["stage"]) for r in rows.values()} == {("timeout", "start")} and len(rows) == 2
+    assert rows["right"]["reason"] == "still in start after its limit of 0.001 s (limits.start_s)"
+    monkeypatch.setenv("FAKE_HELLO", "import sys; sys.exit('no luck')")
+    assert cli.main([*words, f"output={tmp_path / 'dies'}"]) == 1
+    rows = rows_in(tmp_path / "dies")
+    assert {(r["status"], r["stage"]) for r in rows.values()} == {("crashed", "start")}
+    assert "code 1; last output: no luck" in rows["right"]["reason"]
+    monkeypatch.setenv("FAKE_HELLO", "raise ValueError('no device')")
+    assert cli.main([*words, f"output={tmp_path / 'fails'}"]) == 1
+    rows = rows_in(tmp_path / "fails")
+    assert {(r["status"], r["stage"], r["reason"]) for r in rows.values()} == {
+        ("error", "start", "ValueError: no device")
+    }
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_hostile_words_keep_every_row(tmp_path):
+    codes = {
+        "surrogate": "answer.update(status='wrong', reason='bad name \\udcff')",
+        "lines": r"answer.update(status='wrong', reason='a\0b\x1bc\u2028d\x85e\nf')",
+        "long": "answer.update(status='wrong', reason='x' * 200_000)",
+    }
+    assert cli.main(words_of(tmp_path, codes)) == 1
+    rows = rows_in(tmp_path)
+    assert rows["surrogate"]["reason"] == r"bad name \udcff"
+    assert rows["lines"]["reason"] == r"a\x00b\x1bc d e f"
+    assert len(rows["long"]["reason"]) == 2000 and rows["long"]["reason"].endswith("...")
+    assert list(tmp_path.rglob("report.md"))
+
+
+def test_a_folder_removed_meanwhile_is_a_sentence(tmp_path, capsys):
+    out = tmp_path / "out"
+    code = f"import shutil; shutil.rmtree({str(out)!r}); answer['status'] = 'wrong'"
+    assert cli.main(words_of(tmp_path, {"first": "", "removes": code})) == 2
+    err = capsys.readouterr().err
+    assert "runner: output: the folder was removed while the run worked" in err and "Traceback" not in err
+
+
+SHELL = """
+import sys
+from runner import cli, supervisor
+supervisor._COMMAND = ({fake!r},)
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def shell(*words: str) -> subprocess.Popen:
+    code = SHELL.format(fake=FAKE[0])
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for(path: Path, within_s: float = 60.0) -> str:
+    deadline = time.monotonic() + within_s
+    while not path.is_file():
+        assert time.monotonic() < deadline, f"{path} was not written"
+        time.sleep(0.02)
+    return path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+@pytest.mark.parametrize("sweep", [(), ("-m", "seed=1,2")])
+def test_an_end_from_outside_keeps_what_was_finished(tmp_path, number, code, word, sweep):
+    told = tmp_path / "told"
+    draft = f"{told}.new"
+    hangs = f"""
+import os, subprocess, time
+subprocess.Popen(["sleep", "300"], process_group=0)
+open({draft!r}, "w").write(str(os.getpid())); os.rename({draft!r}, {str(told)!r})
+time.sleep(300)
+"""
+    run = shell(*words_of(tmp_path, {"first": "answer['status'] = 'wrong'", "hangs": hangs}), *sweep)
+    session = int(wait_for(told))
+    run.send_signal(number)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == code
+    assert f"runner: {word}" in err and "Traceback" not in err
+    assert gone(session)
+    if not sweep:
+        assert list(rows_in(tmp_path)) == ["first"]
+    reports = list((tmp_path / "out").rglob("report.md"))
+    assert len(reports) == (2 if sweep else 1)
+
+
+def test_a_killed_parent_leaves_no_compiler(tmp_path, monkeypatch):
+    told, compiler = tmp_path / "told", tmp_path / "slow-g++"
+    compiler.write_text(SLOW_CXX.format(told=told))
+    compiler.chmod(0o755)
+    (tmp_path / "slow.cpp").write_text("int value() { return 1; }\n")
+    words = words_of(tmp_path, {"right": ""})
+    file = tmp_path / "conf" / "op" / "double.yaml"
+    target = f"{{target: torch.ops.slow.value, sources: ['{tmp_path / 'slow.cpp'}']}}"
+    file.write_text(file.read_text().replace(f"{{target: '{tmp_path / 'right'}.py:f'}}", target))
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("RUNNER_CACHE", str(tmp_path / "cache"))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "runner", *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    session = int(wait_for(told))
+    assert len(processes.members(session)) >= 3  # the worker, ninja, the compiler
+    run.kill()
+    run.communicate()
+    assert gone(session)
