@@ -20,6 +20,9 @@ def run(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> Any:
     """
     import pandas
 
+    if isinstance(overrides, str):
+        raise Refusal(f"run takes a list of overrides: run([{overrides!r}])")
+
     from runner.config import compose
     from runner.driver import execute
 

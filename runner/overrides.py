@@ -94,6 +94,8 @@ def _override_faults(override: Override, known: dict[str, list[str]], multirun: 
 
 
 def _hydra_faults(override: Override) -> Iterator[str]:
+    if override.key_or_group in ("hydra", "hydra.sweeper", "hydra.launcher"):
+        yield f"{override.input_line}: a mapping that cannot be replaced; set a key of it"
     if override.key_or_group.endswith("_target_"):
         yield f"{override.input_line}: `_target_` is not used here; a plugin is hydra/launcher=<name>"
 
