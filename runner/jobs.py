@@ -136,7 +136,7 @@ class Run:
         """Leaves no folder of Hydra's own behind."""
         if self.folder and self.dry:
             shutil.rmtree(self.folder)
-        elif self.folder:
+        elif self.folder and self.folder.is_dir():
             folders.remove_empty(self.folder)
 
 

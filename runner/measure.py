@@ -150,7 +150,7 @@ class Measurement:
     event_overhead_us: float
     held: bool  # False: launch latency may sit in device_us
     stop_reason: str
-    samples: tuple[Sample, ...]
+    samples: tuple[Sample, ...] = field(repr=False)
 
 
 def benchmark(

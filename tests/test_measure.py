@@ -210,6 +210,7 @@ def test_benchmark_times_any_callable():
     assert result.device == "cpu"
     assert result.device_us.trials == len(result.samples) == 5
     assert result.device_us.mean > 0
+    assert len(repr(result)) < 1000
 
 
 @pytest.mark.gpu
