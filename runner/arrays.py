@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runner import shapes
+from runner import dtypes, shapes
 from runner.model import InputSpec, Op, Refusal
 
 
@@ -74,8 +74,7 @@ def dtype_faults(op: Op, headers: Mapping[str, Header], chosen: Iterable[str]) -
     """Files whose dtype is not the one that the run takes its input in."""
     wrong = []
     for entry in chosen:
-        parts = entry.split("+")
-        parts = parts * len(op.inputs) if len(parts) == 1 else parts
+        parts = dtypes.per_input(entry, len(op.inputs))
         needed = {spec.name: spec.dtype or part for spec, part in zip(op.inputs, parts, strict=True)}
         for name, spec, each in _pairs(op, headers):
             if each.dtype != needed[name]:

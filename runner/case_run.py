@@ -47,16 +47,13 @@ class CaseRun:
         while self.waiting:
             try:
                 self._attempt(self.run.worker())
-            except WorkerLost as lost:
+            except (WorkerLost, WorkerFailed) as lost:
                 self.run.replace_worker()
                 self._blame(lost)
-            except WorkerFailed as failed:
-                self.run.replace_worker()
-                self._blame(WorkerLost("error", str(failed), failed.index, failed.stage))
 
-    def _blame(self, lost: WorkerLost) -> None:
+    def _blame(self, lost: WorkerLost | WorkerFailed) -> None:
         if lost.index is None:  # no variant was running: trying again would end the same way
-            self._all_failed(lost.status, lost.stage, lost.reason)
+            self.all_failed(lost.status, lost.stage, lost.reason)
             return
         entry = self.waiting.pop(lost.index, None)
         if entry is None:  # its row was written already: only its traps are lost
@@ -64,15 +61,15 @@ class CaseRun:
         facts = {"status": lost.status, "stage": lost.stage, "reason": lost.reason}
         self.row(entry, self.proven.get(lost.index, {}) | facts)
 
-    def _all_failed(self, status: str, stage: str, reason: str) -> None:
+    def all_failed(self, status: str, stage: str, reason: str) -> None:
+        """The same row for every variant that has none yet."""
         for entry in list(self.waiting.values()):
             self.row(self.waiting.pop(entry.index), {"status": status, "stage": stage, "reason": reason})
 
     def _attempt(self, worker: Worker) -> None:
         """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
-        limits = self.settings.limits
         ceilings = self.run.ceilings(worker) if self.settings.mode in TIMED else None
-        opened = worker.ask("open", limits.inputs_s, planned=self.planned, seed=self.settings.seed)
+        opened = worker.ask("open", planned=self.planned, seed=self.settings.seed)
         if opened["status"] == "stale":
             return self._stale(None)
         for entry in list(self.waiting.values()):
@@ -80,7 +77,7 @@ class CaseRun:
                 return
         if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
             return
-        worker.ask("close", limits.inputs_s)
+        worker.ask("close")
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""
@@ -109,7 +106,7 @@ class CaseRun:
         what = "the reference's file" if entry is None else "one of its files"
         facts = ("error", "build", f"{what} changes each time it is imported")
         if entry is None:
-            self._all_failed(*facts)
+            self.all_failed(*facts)
         else:
             self.row(self.waiting.pop(entry.index), dict(zip(("status", "stage", "reason"), facts)))
 
@@ -120,8 +117,7 @@ class CaseRun:
     def _events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request, show its steps, return its answer."""
         event: dict[str, Any] = {}
-        limits = self.settings.limits
-        for event in worker.call(name, limits.inputs_s if name == "prove" else limits.measure_s, **arguments):
+        for event in worker.call(name, **arguments):
             if event["event"] == "step":
                 self.run.progress.step(self.planned, event)
             elif event["event"] == "series":

@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import statistics
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +23,7 @@ from runner.clock_cpu import last_level_cache_bytes
 from runner.environment import memory_bytes
 from runner.library import BuildError, cache_folder
 from runner.measure import Watch, take_turns
+from runner.record import write_whole
 from runner.roofline import PATTERN_NAMES, disturbed
 from runner.samples import Trial
 from runner.stopping import Exactly
@@ -133,9 +132,7 @@ def _write(path: Path, found: dict[str, Any]) -> str:
     """Whole or not at all; why not, in a sentence."""
     try:
         path.parent.mkdir(exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
-            json.dump(found, file, indent=1)
-        os.replace(file.name, path)
+        write_whole(path, json.dumps(found, indent=1))
     except OSError as error:
         return f"The ceilings are not kept: {path} cannot be written ({error.strerror or error})."
     return ""

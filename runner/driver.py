@@ -36,7 +36,8 @@ class Outcome:
 def execute(settings: Settings, folder: Path | None = None, show: bool = True, label: str = "") -> Outcome:
     """Run everything that is planned. `folder` is a sweep's for this job; None claims a new one.
 
-    `label` is shown beside the progress ("job 2/4")."""
+    `label` is shown beside the progress ("job 2/4").
+    """
     if settings.mode == "ceilings":
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
@@ -79,7 +80,7 @@ def measured_ceilings(settings: Settings) -> dict[str, Any]:
         worker = start(Device(settings.device, settings.measure.threads, False), settings.limits, _POOL)
         key = device_lock.key_of(worker.facts["device_uuid"])
         with device_lock.held(key, settings.device, print, settings.command):
-            return worker.ask("ceilings", settings.limits.measure_s, refresh=True)["ceilings"]
+            return worker.ask("ceilings", refresh=True)["ceilings"]
     except (WorkerLost, WorkerFailed) as failed:
         raise Refusal(f"the ceilings of {settings.device} cannot be measured: {failed}") from failed
 
@@ -122,8 +123,7 @@ class _Run:
             if failed is None:
                 case.finish()
             else:  # a worker that does not start would not start for the next case either
-                status = getattr(failed, "status", "error")
-                case._all_failed(status, failed.stage, str(failed))
+                case.all_failed(failed.status, failed.stage, failed.reason)
 
     def _obstacle(self) -> WorkerLost | WorkerFailed | None:
         """Why there is no worker; None when there is one."""
@@ -155,8 +155,7 @@ class _Run:
     def ceilings(self, worker: Worker) -> dict[str, Any]:
         """What the device can do; measured once per device and driver, and kept on disk."""
         if self.known is None:
-            answer = worker.ask("ceilings", self.settings.limits.measure_s, refresh=False)
-            self.known = answer["ceilings"]
+            self.known = worker.ask("ceilings", refresh=False)["ceilings"]
         return self.known
 
     def replace_worker(self) -> None:

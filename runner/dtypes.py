@@ -17,6 +17,12 @@ def itemsize(dtype: str) -> int:
     return _SIZES[dtype]
 
 
+def per_input(entry: str, count: int) -> list[str]:
+    """A case's dtype, `float32` or `bfloat16+float32`, as one for each of `count` inputs."""
+    parts = entry.split("+")
+    return parts * count if len(parts) == 1 else parts
+
+
 def is_floating(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 

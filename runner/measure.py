@@ -85,8 +85,7 @@ def take_turns(
     """Time the trials together: every round times each once, in an order shuffled anew.
 
     Rounds go on until every rule is satisfied. Outputs of calls drawn by `seed`, and of the closing round, go
-    to `watch`. Afterwards each
-    is called `end_to_end` times with its synchronize.
+    to `watch`. Afterwards each is called `end_to_end` times with its synchronize.
     """
     series = [Series() for _ in trials]
     timers = []

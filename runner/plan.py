@@ -88,10 +88,8 @@ def _case(settings: Settings, attrs, shape, dtype, direction, layout) -> Case:
 
 def _inputs(settings: Settings, attrs, shape, dtype: str, layout: str) -> tuple[Input, ...]:
     specs = settings.op.inputs
-    parts = dtype.split("+")
-    parts = parts * len(specs) if len(parts) == 1 else parts
     result = []
-    for spec, part in zip(specs, parts, strict=True):
+    for spec, part in zip(specs, dtypes.per_input(dtype, len(specs)), strict=True):
         where = f"op {settings.op.name}: inputs.{spec.name}.shape"
         known = {**shape, **attrs}
         sizes = tuple(shapes.evaluated(size, known, f"{where}[{i}]") for i, size in enumerate(spec.shape))

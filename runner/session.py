@@ -58,7 +58,7 @@ class Session:
         return {"facts": facts}
 
     def open(self, planned: PlannedCase, seed: int) -> dict[str, Any]:
-        """Take a case: its inputs are made now, its reference when it is first needed."""
+        """Take a case. Its inputs are made and its reference evaluated when a variant is proven."""
         self.close()
         self.planned = planned
         try:

@@ -53,9 +53,11 @@ class WorkerFailed(Exception):
     `index` and `stage` are of the step it had announced; `index` is None before the first one.
     """
 
+    status = "error"
+
     def __init__(self, reason: str, index: int | None, stage: str) -> None:
         super().__init__(reason)
-        self.index, self.stage = index, stage
+        self.reason, self.index, self.stage = reason, index, stage
 
 
 class Worker:
@@ -81,35 +83,29 @@ class Worker:
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
         try:
-            self.facts = self.ask("hello", limits.start_s, device=device.name, threads=device.threads)[
-                "facts"
-            ]
+            self.facts = self.ask("hello", device=device.name, threads=device.threads)["facts"]
         except WorkerFailed:
             self.kill()
             raise
 
-    def _hello(self) -> dict[str, Any]:
-        wanted = {"device": self.device.name, "threads": self.device.threads}
-        return self.ask("hello", self.limits.start_s, **wanted)["facts"]
-
-    def ask(self, name: str, limit_s: float, **arguments: Any) -> dict[str, Any]:
+    def ask(self, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request and return its `done` event, ignoring steps."""
-        return list(self.call(name, limit_s, **arguments))[-1]
+        return list(self.call(name, **arguments))[-1]
 
-    def call(self, name: str, limit_s: float, **arguments: Any) -> Iterator[dict[str, Any]]:
+    def call(self, name: str, **arguments: Any) -> Iterator[dict[str, Any]]:
         """Send a request; yield its events up to and including `done`.
 
-        Raises WorkerLost when the process dies, a step outlasts its stage's limit or the pipe carries what
-        the harness did not write; WorkerFailed when the harness itself failed in there. A request that is
-        left before its end leaves no worker: nobody would read the rest of its answer.
+        Until it announces a step, the limit is that of the stage it belongs to. Raises WorkerLost when the
+        process dies, a step outlasts its stage's limit or the pipe carries what the harness did not write;
+        WorkerFailed when the harness itself failed in there. A request that is left before its end leaves no
+        worker: nobody would read the rest of its answer.
         """
         self._answered = False
         step = {"index": None, "stage": _STAGES[name]}
         try:
-            yield from self._exchange(name, arguments, limit_s, step)
+            yield from self._exchange(name, arguments, step)
         except TimeoutError:
-            stage = step["stage"]
-            limit_s = step.get("limit_s", limit_s)
+            stage, limit_s = step["stage"], self._limit_s(step)
             reason = f"still in {stage} after its limit of {limit_s:g} s (limits.{stage}_s)"
             raise WorkerLost("timeout", reason, step["index"], stage) from None
         except (EOFError, OSError):
@@ -120,18 +116,20 @@ class Worker:
             if not self._answered:
                 self.kill()
 
+    def _limit_s(self, step: dict[str, Any]) -> float:
+        return getattr(self.limits, step["stage"] + "_s")
+
     def _exchange(
-        self, name: str, arguments: dict[str, Any], limit_s: float, step: dict[str, Any]
+        self, name: str, arguments: dict[str, Any], step: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
         """The events of one request. `step` is kept at what was announced last."""
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + self._limit_s(step)
         self._pipe.ask(name, arguments, deadline)
         while not self._answered:
             event = self._pipe.event(deadline)
             if event["event"] == "step":
-                limit_s = getattr(self.limits, event["stage"] + "_s")
-                step |= event | {"limit_s": limit_s}
-                deadline = time.monotonic() + limit_s
+                step |= event
+                deadline = time.monotonic() + self._limit_s(step)
             self._answered = event["event"] in ("done", "failed")
             if event["event"] == "failed":
                 raise WorkerFailed(event["reason"], step["index"], step["stage"])

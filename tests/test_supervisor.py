@@ -57,7 +57,7 @@ def worker():
 
 
 def prove(worker, code):
-    return worker.ask("prove", 30, index=7, keep="", code=code)
+    return worker.ask("prove", index=7, keep="", code=code)
 
 
 def lost(worker, code) -> WorkerLost:
@@ -131,7 +131,7 @@ def test_a_failure_of_the_harness_names_the_step(worker):
     assert str(caught.value) == "KeyError: 'ours'"
     assert worker.usable and prove(worker, "")["status"] == "ok"
     with pytest.raises(WorkerFailed) as caught:
-        worker.ask("traps", 30)
+        worker.ask("traps")
     assert (caught.value.index, caught.value.stage) == (None, "measure")
 
 
@@ -151,7 +151,7 @@ def test_an_unlimited_limit():
 
 def test_a_request_left_alone_costs_the_worker(worker):
     pool = {DEVICE: worker}
-    events = worker.call("prove", 30, index=7, keep="", code="import time; time.sleep(60)")
+    events = worker.call("prove", index=7, keep="", code="import time; time.sleep(60)")
     assert next(events)["event"] == "step"
     events.close()
     assert not worker.usable
