@@ -6,7 +6,7 @@ import collections
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, folders, sources
+from runner import columns, device_lock, folders, interrupts, sources
 from runner.model import Entry, PlannedCase
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
@@ -27,6 +27,8 @@ class CaseRun:
         self.proven: dict[int, dict[str, Any]] = {}
         self.restarts: collections.Counter[int | None] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
+            if run.row_of(planned, entry):  # a resumed run's
+                continue
             if entry.skip:
                 self.row(entry, {"status": "skipped", "stage": "", "reason": entry.skip})
             else:
@@ -45,6 +47,7 @@ class CaseRun:
 
     def _finish(self) -> None:
         while self.waiting:
+            interrupts.check()
             try:
                 self._attempt(self.run.worker())
             except (WorkerLost, WorkerFailed) as lost:
@@ -81,6 +84,10 @@ class CaseRun:
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""
+        with interrupts.finishing(f"the check of {entry.variant.name}"):
+            return self._proven(worker, entry)
+
+    def _proven(self, worker: Worker, entry: Entry) -> bool:
         facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)))
         if facts["status"] == "stale":
             self._stale(entry)
@@ -118,6 +125,7 @@ class CaseRun:
         """Send a request, show its steps, return its answer."""
         event: dict[str, Any] = {}
         for event in worker.call(name, **arguments):
+            interrupts.check(self.settings.limits.measure_s)
             if event["event"] == "step":
                 self.run.progress.step(self.planned, event)
             elif event["event"] == "series":
@@ -132,6 +140,11 @@ class CaseRun:
 
     def _measure(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
         """False when a variant spoiled the measurement for all: it has its row, and the rest start again."""
+        most = f"at most {self.settings.limits.measure_s:g} s"
+        with interrupts.finishing(f"the rows that are being timed ({most})"):
+            return self._measured(worker, ceilings)
+
+    def _measured(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
         self.timed: dict[int, dict[str, Any]] = {}
         seed, how = self.settings.seed, self.settings.measure
         answer = self._events(worker, "measure", indices=list(self.waiting), how=how, seed=seed)
@@ -140,10 +153,12 @@ class CaseRun:
             self.row(self.waiting.pop(answer["tampered"]), facts)
             self.run.replace_worker()
             return False
-        baseline = self._baseline_ms()
-        common = {**answer["card"], "ceilings": ceilings, "baseline_ms": baseline}
+        common = {**answer["card"], "ceilings": ceilings, "baseline_ms": self._baseline_ms()}
         common["event_overhead_us"] = answer["event_overhead_us"]
         common["card_notes"] += filter(None, [ceilings["note"]])
+        if common["baseline_ms"] is None and (known := self._known_baseline()):
+            common["baseline_ms"] = float(known["mean_ms"])
+            common["card_notes"].append("the baseline was timed before the run was resumed")
         rows = {
             index: self._timed(self.waiting.pop(index), series, common)
             for index, series in self.timed.items()
@@ -167,6 +182,12 @@ class CaseRun:
                 return sum(series["device_us"]) / len(series["device_us"]) / 1e3
         return None
 
+    def _known_baseline(self) -> dict[str, Any] | None:
+        """The baseline's row where it was timed before the run was resumed."""
+        entries = (e for e in self.planned.entries if e.variant.name == self.planned.case.baseline)
+        rows = (self.run.row_of(self.planned, entry) for entry in entries)
+        return next((row for row in rows if row and row["mean_ms"]), None)
+
     def _timed(self, entry: Entry, series: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
         facts = dict(self.proven[entry.index])
         if series["late"]:
@@ -183,14 +204,16 @@ class CaseRun:
             "end_to_end_us": series["end_to_end_us"],
             "notes": [*facts.get("notes", ()), *common["card_notes"]],
         }
-        row = self.row(entry, facts)
-        self.run.record.samples(row, series, common["sm_mhz_samples"])
-        return row
+        return self.row(entry, facts, series)
 
-    def row(self, entry: Entry, facts: dict[str, Any]) -> dict[str, Any]:
+    def row(
+        self, entry: Entry, facts: dict[str, Any], series: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         if "source_sha" not in facts:  # nothing was imported: the hash of what lies there now
             facts = facts | {"source_sha": _sha(entry)}
         row = columns.row(self.run.identity, self.planned.case, entry, facts)
+        if series is not None:  # first, so that a row that is there has its samples
+            self.run.record.samples(row, series, facts["sm_mhz_samples"])
         self.run.record.add(row)
         self.run.progress.row(self.planned, row)
         return row

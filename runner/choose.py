@@ -32,6 +32,7 @@ class Origin:
     ops: tuple[str, ...] = ()  # that there are
     experiment: str = ""
     command: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # absolute paths of what was composed
     built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
 
     def typed(self, key: str) -> str:
@@ -126,6 +127,9 @@ class _Chooser:
             experiment=origin.experiment,
             command=origin.command,
             resolved_yaml=_yaml(raw | {"device": device, "seed": seed, "output": chosen["output"]}),
+            op_file=origin.op_file,
+            config_files=origin.files,
+            search=tuple(map(str, origin.search.folders)),
             **chosen,
         )
 

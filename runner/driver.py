@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, report
+from runner import columns, device_lock, planned, report
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
-from runner.model import PlannedCase, Refusal, Settings
+from runner.model import Entry, PlannedCase, Refusal, Settings
 from runner.plan import plan
 from runner.progress import Progress
 from runner.record import Record, claim, writing
@@ -30,6 +30,7 @@ class Outcome:
     folder: Path | None
     failed: bool = False
     mean_ms: float | None = None
+    fresh: int = 0  # rows that were not there before
     rows: tuple[dict[str, Any], ...] = field(default=(), repr=False)
 
 
@@ -41,27 +42,40 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
     if settings.mode == "ceilings":
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
-    planned = plan(settings)
     if settings.mode == "plan":
-        report.print_plan(planned)
+        report.print_plan(plan(settings))
         return Outcome(None)
-    alone = folder is None  # a sweep prints its jobs' tables once, joined
-    if folder is None:
-        folder = claim(Path(settings.output) / (settings.experiment or settings.op.name))
-    record = Record(folder, settings, alone)
+    if folder is not None:
+        return carry_on(settings, folder, False, show, label)
+    folder = claim(Path(settings.output) / (settings.experiment or settings.op.name))
+    with planned.in_use(folder):
+        planned.keep_run(folder, settings)
+        return _carried_out(settings, folder, True, show, label)
+
+
+def carry_on(settings: Settings, folder: Path, alone: bool, show: bool = True, label: str = "") -> Outcome:
+    """The rows that `folder` lacks: all of them where it is empty. `alone`: it is no sweep's job."""
+    with planned.in_use(folder):
+        return _carried_out(settings, folder, alone, show, label)
+
+
+def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, label: str) -> Outcome:
+    cases, record = plan(settings), Record(folder, settings, alone)
     try:
-        with Progress(planned, show, label, bar=settings.mode != "debug") as progress:
-            _Run(settings, record, progress).cases(planned.cases)
+        bar = settings.mode != "debug"
+        with Progress(cases, show, label, bar, done=len(record.rows)) as progress:
+            _Run(settings, record, progress).cases(cases.cases)
     except BaseException as error:  # an interrupt too leaves a folder that can be read
         if not isinstance(error, Exception):
             shutdown()  # compilers first
         with contextlib.suppress(Exception):  # `error` is the one to be told
             _complete(record)
         raise
+    record.tell_seed(settings)
     _complete(record)
-    if show and alone:
+    if show and alone:  # a sweep prints its jobs' tables once, joined
         report.print_tables(folder)
-    return _outcome(folder, record.rows)
+    return _outcome(record)
 
 
 def _complete(record: Record) -> None:
@@ -85,10 +99,11 @@ def measured_ceilings(settings: Settings) -> dict[str, Any]:
         raise Refusal(f"the ceilings of {settings.device} cannot be measured: {failed}") from failed
 
 
-def _outcome(folder: Path, rows: Sequence[dict[str, Any]]) -> Outcome:
-    means = [row["mean_ms"] for row in rows if row["mean_ms"] != ""]
+def _outcome(record: Record) -> Outcome:
+    rows = record.rows
+    means = [float(row["mean_ms"]) for row in rows if row["mean_ms"] != ""]
     failed = any(row["status"] in columns.FAILED for row in rows)
-    return Outcome(folder, failed, min(means, default=None), tuple(rows))
+    return Outcome(record.folder, failed, min(means, default=None), record.fresh, tuple(rows))
 
 
 def shutdown() -> None:
@@ -117,13 +132,19 @@ class _Run:
 
     def cases(self, cases: Sequence[PlannedCase]) -> None:
         failed: WorkerLost | WorkerFailed | None = None
-        for planned in cases:
+        for each in cases:
+            if all(self.row_of(each, entry) for entry in each.entries):
+                continue
             failed = failed or self._obstacle()
-            case = CaseRun(self, planned)
+            case = CaseRun(self, each)
             if failed is None:
                 case.finish()
             else:  # a worker that does not start would not start for the next case either
                 case.all_failed(failed.status, failed.stage, failed.reason)
+
+    def row_of(self, case: PlannedCase, entry: Entry) -> dict[str, Any] | None:
+        """The row that the folder had before; None where it is still to be found."""
+        return self.record.row_of(columns.row_id(self.record.run_id, case.case, entry))
 
     def _obstacle(self) -> WorkerLost | WorkerFailed | None:
         """Why there is no worker; None when there is one."""

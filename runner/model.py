@@ -136,6 +136,9 @@ class Settings:
     output: str  # absolute folder that run folders go under
     command: tuple[str, ...]  # the overrides, for the record
     resolved_yaml: str
+    op_file: str = ""  # the op's YAML
+    config_files: tuple[str, ...] = ()  # absolute paths of what was composed
+    search: tuple[str, ...] = ()  # folders that targets and files were looked for in
 
 
 @dataclass(frozen=True)

@@ -208,9 +208,9 @@ def write_op(folder: Path, codes: dict[str, str]) -> Path:
     return folder / "conf"
 
 
-def words_of(tmp_path: Path, codes: dict[str, str]) -> list[str]:
+def words_of(tmp_path: Path, codes: dict[str, str], mode: str = "check") -> list[str]:
     conf = write_op(tmp_path, codes)
-    fixed = ["op=double", "variant=all", "device=cpu", "mode=check", f"output={tmp_path / 'out'}"]
+    fixed = ["op=double", "variant=all", "device=cpu", f"mode={mode}", f"output={tmp_path / 'out'}"]
     return ["--config-dir", str(conf), *fixed]
 
 
@@ -290,30 +290,65 @@ def wait_for(path: Path, within_s: float = 60.0) -> str:
     return path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
-)
-@pytest.mark.parametrize("sweep", [(), ("-m", "seed=1,2")])
-def test_an_end_from_outside_keeps_what_was_finished(tmp_path, number, code, word, sweep):
-    told = tmp_path / "told"
+ENDS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+
+
+def at_work(told: Path, then: str) -> str:
+    """Code of a variant that tells its session, starts a compiler and goes on with `then`."""
     draft = f"{told}.new"
-    hangs = f"""
+    return f"""
 import os, subprocess, time
 subprocess.Popen(["sleep", "300"], process_group=0)
 open({draft!r}, "w").write(str(os.getpid())); os.rename({draft!r}, {str(told)!r})
-time.sleep(300)
+{then}
 """
-    run = shell(*words_of(tmp_path, {"first": "answer['status'] = 'wrong'", "hangs": hangs}), *sweep)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), ENDS)
+@pytest.mark.parametrize("sweep", [(), ("-m", "seed=1,2")])
+def test_a_second_end_from_outside_stops_at_once_and_keeps_what_was_finished(
+    tmp_path, number, code, word, sweep
+):
+    told = tmp_path / "told"
+    codes = {"first": "answer['status'] = 'wrong'", "hangs": at_work(told, "time.sleep(300)")}
+    run = shell(*words_of(tmp_path, codes), *sweep)
     session = int(wait_for(told))
+    run.send_signal(number)
+    time.sleep(0.5)
+    assert run.poll() is None
     run.send_signal(number)
     _, err = run.communicate(timeout=30)
     assert run.returncode == code
+    assert "runner: finishing the check of hangs; a second Ctrl-C stops at once" in err
     assert f"runner: {word}" in err and "Traceback" not in err
     assert gone(session)
     if not sweep:
         assert list(rows_in(tmp_path)) == ["first"]
     reports = list((tmp_path / "out").rglob("report.md"))
     assert len(reports) == (2 if sweep else 1)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), ENDS)
+@pytest.mark.parametrize("mode", ["check", "bench"])
+def test_an_end_from_outside_lets_the_row_at_hand_be_finished(tmp_path, number, code, word, mode):
+    told = tmp_path / "told"
+    code_of_slow = f"if timed == {mode == 'bench'}:\n    exec({at_work(told, 'time.sleep(1.0)')!r})"
+    codes = {"slow": code_of_slow, "later": ""}
+    run = shell(*words_of(tmp_path, codes, mode), "trials=3")
+    session = int(wait_for(told))
+    run.send_signal(number)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == code
+    what = "the check of slow" if mode == "check" else "the rows that are being timed (at most 600 s)"
+    assert f"runner: finishing {what}; a second Ctrl-C stops at once" in err
+    assert f"runner: {word}" in err and "Traceback" not in err
+    assert gone(session)
+    found = {name: row["status"] for name, row in rows_in(tmp_path).items()}
+    assert found == ({"slow": "checked"} if mode == "check" else {"slow": "ok", "later": "ok"})
+    (report,) = (tmp_path / "out").rglob("report.md")
+    assert "slow" in report.read_text()
+    assert cli.main([f"resume={report.parent}"]) == 0
+    assert set(rows_in(tmp_path)) == {"slow", "later"}
 
 
 def test_a_killed_parent_leaves_no_compiler(tmp_path, monkeypatch):
