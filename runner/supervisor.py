@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import os
+import secrets
 import select
 import signal
 import socket
@@ -68,6 +69,7 @@ class Worker:
         self.output = _Output()
         self.output.send_to(log)
         self._answered, self._killed = True, False
+        self._mark = secrets.token_hex(8)
         ours, child = socket.socketpair()
         with child:
             self._process = subprocess.Popen(
@@ -76,7 +78,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=_environment(device),
+                env=_environment(device) | {processes.MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
             )
         self._pipe = Pipe(ours, self._process)
@@ -157,7 +159,7 @@ class Worker:
         """End the worker and whatever it started (a compiler, say)."""
         if self._killed:  # its number may be another's by now
             return
-        processes.end_session(self._process.pid)
+        processes.end_session(self._process.pid, self._mark)
         self._process.kill()  # where it is too young to have a session
         self._process.wait()
         self._killed = True

@@ -31,6 +31,7 @@ _HIGHEST = 4096  # descriptors above are dear: the kernel's table grows with the
 def main(argv: list[str]) -> None:
     processes.die_with_parent()
     guard = processes.guard_session()
+    processes.adopt_orphans()
     faulthandler.enable()  # a segmentation fault leaves its Python stack in the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `kernels` is also a published package

@@ -183,6 +183,50 @@ def test_compilers_end_with_a_worker_that_nobody_ends(worker):
     assert gone(worker.facts["pid"])
 
 
+LEAVERS = {
+    "a session of its own": "subprocess.Popen(['sleep', '299'], start_new_session=True)",
+    "a fork": "os.fork() or (os.setsid(), os.fork() and os._exit(0), open(told, 'a'), time.sleep(299))",
+    "no environment": "subprocess.Popen(['sleep', '299'], start_new_session=True, env={})",
+    "an orphan without one": "subprocess.run(['/usr/bin/setsid', '-f', '/bin/sleep', '299'], env={})",
+}
+
+
+def leave(worker, name) -> set[int]:
+    """What a variant started and sent out of the session; none of them is there yet when it answers."""
+    before = processes.family(worker.facts["pid"])
+    prove(worker, f"import os, subprocess, time; told = '/dev/null'; {LEAVERS[name]}")
+    deadline = time.monotonic() + 5
+    while not (left := processes.family(worker.facts["pid"]) - before - inside(worker)):
+        assert time.monotonic() < deadline, "nothing left the session"
+        time.sleep(0.02)
+    return left
+
+
+def inside(worker) -> set[int]:
+    return set(processes.members(worker.facts["pid"]))
+
+
+def end_of(pids: set[int], within_s: float = 3.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while (living := pids & {pid for pid, _, _ in processes._living()}) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not living
+
+
+@pytest.mark.parametrize("name", LEAVERS)
+def test_what_leaves_the_session_ends_with_its_worker(worker, name):
+    left = leave(worker, name)
+    worker.kill()
+    assert end_of(left)
+
+
+@pytest.mark.parametrize("name", ["a session of its own", "a fork"])
+def test_what_leaves_the_session_ends_with_a_worker_that_nobody_ends(worker, name):
+    left = leave(worker, name)
+    os.kill(worker.facts["pid"], signal.SIGKILL)
+    assert end_of(left)
+
+
 def test_a_reason_is_one_line_of_bounded_length():
     assert one_line(ValueError("a\nb")) == "ValueError: a"
     assert len(one_line(ValueError("x" * 10_000))) == 500
