@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import collections
+import time
 from pathlib import Path
 from typing import Any
 
 from runner import columns, device_lock, folders, interrupts, sources
+from runner.blame import Blame
 from runner.model import Entry, PlannedCase
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
@@ -25,6 +27,8 @@ class CaseRun:
         self.run, self.planned, self.settings = run, planned, run.settings
         self.waiting: dict[int, Entry] = {}
         self.proven: dict[int, dict[str, Any]] = {}
+        self.blame = Blame(self)
+        self.ran: list[tuple[str, int, float]] = []  # what the worker was asked to prove, see blame.py
         self.restarts: collections.Counter[int | None] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
             if run.row_of(planned, entry):  # a resumed run's
@@ -58,10 +62,15 @@ class CaseRun:
         if lost.index is None:  # no variant was running: trying again would end the same way
             self.all_failed(lost.status, lost.stage, lost.reason)
             return
-        entry = self.waiting.pop(lost.index, None)
+        entry = self.waiting.get(lost.index)
         if entry is None:  # its row was written already: only its traps are lost
             return
-        facts = {"status": lost.status, "stage": lost.stage, "reason": lost.reason}
+        if isinstance(lost, WorkerLost) and lost.status != "timeout":
+            interrupts.check()
+            if self.blame.of_another(entry, lost, self.ran):
+                return
+        del self.waiting[lost.index]
+        facts = {"status": lost.status, "stage": lost.stage, "reason": self.blame.reason(entry, lost)}
         self.row(entry, self.proven.get(lost.index, {}) | facts)
 
     def all_failed(self, status: str, stage: str, reason: str) -> None:
@@ -88,6 +97,8 @@ class CaseRun:
             return self._proven(worker, entry)
 
     def _proven(self, worker: Worker, entry: Entry) -> bool:
+        self.ran = worker.ran
+        worker.ran.append((self.planned.case.case_id, entry.index, time.monotonic()))
         facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)))
         if facts["status"] == "stale":
             self._stale(entry)
@@ -97,6 +108,8 @@ class CaseRun:
             if self.settings.mode not in TIMED or entry.interpreted:
                 self._checked(self.waiting.pop(entry.index), facts)
             return True
+        if facts.get("fatal") and facts["status"] == "error":  # a broken context: perhaps another's doing
+            raise WorkerLost("error", facts["reason"], entry.index, facts["stage"])
         self.row(self.waiting.pop(entry.index), facts)
         if facts.get("fatal"):
             self.run.replace_worker()
@@ -206,17 +219,44 @@ class CaseRun:
         }
         return self.row(entry, facts, series)
 
+    def rehearse(self, entries: list[Entry], wait_s: float) -> WorkerLost | None:
+        """How a new worker ends that proves and times only these; None when it lives `wait_s` longer."""
+        self.run.replace_worker()
+        try:
+            worker = self.run.worker()
+            Rehearsal(self.run, self.planned, entries)._attempt(worker)
+            return worker.outlives(wait_s)
+        except WorkerLost as lost:
+            return lost
+        except WorkerFailed:
+            return None
+        finally:
+            self.run.replace_worker()
+
     def row(
         self, entry: Entry, facts: dict[str, Any], series: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         if "source_sha" not in facts:  # nothing was imported: the hash of what lies there now
             facts = facts | {"source_sha": _sha(entry)}
+        if note := self.blame.notes.get(entry.index):
+            facts = facts | {"notes": [*facts.get("notes", ()), note]}
         row = columns.row(self.run.identity, self.planned.case, entry, facts)
         if series is not None:  # first, so that a row that is there has its samples
             self.run.record.samples(row, series, facts["sm_mhz_samples"])
         self.run.record.add(row)
         self.run.progress.row(self.planned, row)
         return row
+
+
+class Rehearsal(CaseRun):
+    """Some of a case's variants alone; nothing of it is recorded."""
+
+    def __init__(self, run: Any, planned: PlannedCase, entries: list[Entry]) -> None:
+        super().__init__(run, planned)
+        self.waiting = {entry.index: entry for entry in entries}
+
+    def row(self, entry: Entry, facts: dict[str, Any], series: dict[str, Any] | None = None) -> dict:
+        return {"status": ""}  # so that no traps follow
 
 
 def _sha(entry: Entry) -> str:

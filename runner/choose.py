@@ -290,7 +290,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _limits(raw: dict[str, Any]) -> Limits:
-    return Limits(**{name: float(value) for name, value in raw["limits"].items()})
+    return Limits(**{name: value and float(value) for name, value in raw["limits"].items()})
 
 
 def _measure(raw: dict[str, Any]) -> Measure:

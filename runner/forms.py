@@ -66,7 +66,8 @@ def _range_faults(key: str, value: Any) -> list[str]:
     if key == "mode":
         return mode_faults(value)
     if key == "limits":
-        found = (_above_0_fault(f"limits.{name}", seconds, LONGEST_S) for name, seconds in value.items())
+        given = {name: number for name, number in value.items() if number is not None}
+        found = (_above_0_fault(f"limits.{name}", number, LONGEST_S) for name, number in given.items())
         return [fault for fault in found if fault]
     if key == "seed" and not 0 <= value < SEED_BELOW:
         return [f"seed={value}: must be from 0 to 2**63 - 1"]

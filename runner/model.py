@@ -104,13 +104,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds after which a stage is stopped."""
+    """Seconds after which a stage is stopped, and what a worker may hold."""
 
     start_s: float
     build_s: float
     inputs_s: float
     check_s: float
     measure_s: float
+    memory_gb: float | None = None  # host memory; None is most of what is available
 
 
 @dataclass(frozen=True)

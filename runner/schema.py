@@ -29,13 +29,14 @@ class MeasureNode:
 
 @dataclass
 class LimitsNode:
-    """Seconds after which a stage is stopped."""
+    """Seconds after which a stage is stopped; host memory of a worker, by default 90 % of what is free."""
 
     start_s: Number = 120
     build_s: Number = 600
     inputs_s: Number = 300
     check_s: Number = 600
     measure_s: Number = 600
+    memory_gb: Number | None = None
 
 
 @dataclass
@@ -127,9 +128,9 @@ class Config:
     baseline: Annotated[str | None, "the variant that speedup is measured against"] = None
     seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
     output: Annotated[str, "where run folders go; from where you are"] = "outputs"
-    limits: Annotated[LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure"] = (
-        field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
-    )
+    limits: Annotated[
+        LimitsNode, "limits.<stage>_s=: seconds of start, build, inputs, check, measure; memory_gb"
+    ] = field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
     why: Annotated[str, "a sentence for the record; experiments have one"] = ""
 
 

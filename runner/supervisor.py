@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runner import processes
+from runner import memory, processes
 from runner.model import Limits
 from runner.pipe import Garbage, Pipe
 
@@ -69,6 +69,8 @@ class Worker:
         self.output = _Output()
         self.output.send_to(log)
         self._answered, self._killed = True, False
+        self.ran: list[tuple[str, int, float]] = []  # case, index and time of what it was asked to prove
+        self._most_bytes = memory.limit_bytes(limits.memory_gb)
         self._mark = secrets.token_hex(8)
         ours, child = socket.socketpair()
         with child:
@@ -81,7 +83,7 @@ class Worker:
                 env=_environment(device) | {processes.MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
             )
-        self._pipe = Pipe(ours, self._process)
+        self._pipe = Pipe(ours, self._process, self._watch_memory)
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
         try:
@@ -98,7 +100,8 @@ class Worker:
         """Send a request; yield its events up to and including `done`.
 
         Until it announces a step, the limit is that of the stage it belongs to. Raises WorkerLost when the
-        process dies, a step outlasts its stage's limit or the pipe carries what the harness did not write;
+        process dies, a step outlasts its stage's limit, the process outgrows its memory or the pipe carries
+        what the harness did not write;
         WorkerFailed when the harness itself failed in there. A request that is left before its end leaves no
         worker: nobody would read the rest of its answer.
         """
@@ -114,9 +117,30 @@ class Worker:
             raise self._lost(self._ending(), step) from None
         except Garbage:
             raise self._lost("wrote to the runner's pipe", step) from None
+        except MemoryError as error:
+            raise WorkerLost("error", str(error), step["index"], step["stage"]) from None
         finally:
             if not self._answered:
                 self.kill()
+
+    def _watch_memory(self) -> None:
+        """Raises MemoryError before the worker takes the machine down."""
+        held = memory.resident_bytes(self._process.pid)
+        if held > self._most_bytes:
+            raise MemoryError(
+                f"out of host memory: its process held {held / 1e9:.1f} GB, and may hold "
+                f"{self._most_bytes / 1e9:.1f} GB (limits.memory_gb)"
+            )
+
+    def outlives(self, seconds: float) -> WorkerLost | None:
+        """None when it is still there after that time, idle, or was ended by us; else how it ended."""
+        if self._killed:
+            return None
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return self._lost(_describe_exit(code), {"index": None, "stage": "check"})
 
     def _limit_s(self, step: dict[str, Any]) -> float:
         return getattr(self.limits, step["stage"] + "_s")

@@ -20,7 +20,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from runner import processes
+from runner import memory, processes
 from runner.faults import one_line
 from runner.model import Refusal
 
@@ -32,6 +32,7 @@ def main(argv: list[str]) -> None:
     processes.die_with_parent()
     guard = processes.guard_session()
     processes.adopt_orphans()
+    memory.offer_first()
     faulthandler.enable()  # a segmentation fault leaves its Python stack in the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # `kernels` is also a published package
