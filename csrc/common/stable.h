@@ -82,6 +82,22 @@ inline bool same_strides(const Tensor& a, const Tensor& b) {
   return true;
 }
 
+// A new tensor with the sizes, strides, dtype and device that torch.empty_like gives. A contiguous one, the
+// common case, does not go through the dispatcher.
+inline Tensor empty_as(const Tensor& tensor) {
+  if (!tensor.is_contiguous()) return torch::stable::empty_like(tensor);
+  int64_t *sizes = nullptr, *strides = nullptr;
+  int32_t dtype = 0, device_type = 0;
+  AtenTensorHandle made = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor.get(), &sizes));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor.get(), &strides));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &device_type));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(tensor.dim(), sizes, strides, dtype, device_type,
+                                                  tensor.get_device_index(), &made));
+  return Tensor(made);
+}
+
 // `tensor` itself where element i of its memory is element i of `like`'s, else a copy for which that holds.
 // `like` is dense; both have the same sizes.
 inline Tensor laid_out_as(const Tensor& tensor, const Tensor& like) {

@@ -1,4 +1,4 @@
-"""What the three own GeLU ops share: shape rule, gradient, and what they refuse."""
+"""What the own GeLU ops share: shape rule, gradient, and what they refuse."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ def is_tanh(x: torch.Tensor, approximate: str, variant: str) -> bool:
 
 
 def register(name: str) -> None:
-    """Give `kernels::<name>(x, tanh)` its fakes and its gradient.
+    """Give `kernels::<name>(x, tanh, *how)` its fakes and its gradient.
 
-    The gradient is `kernels::<name>_backward(grad, x, tanh)`; both ops must exist already.
+    The gradient is `kernels::<name>_backward(grad, x, tanh, *how)`; both ops must exist already. `how` is what
+    an op takes besides: parameters of its launch, the same for both directions.
     """
     forward, backward = f"kernels::{name}", f"kernels::{name}_backward"
     gradient = getattr(torch.ops.kernels, f"{name}_backward")
 
     def keep(ctx, inputs, output):
-        x, ctx.tanh = inputs
+        x, *ctx.how = inputs
         ctx.save_for_backward(x)
 
     def first(ctx, grad):
         (x,) = ctx.saved_tensors
-        return gradient(grad, x, ctx.tanh), None
+        return gradient(grad, x, *ctx.how), *(None for _ in ctx.how)
 
     def second(ctx, grad):
         raise NotImplementedError(f"{backward} can be differentiated once, not twice.")
 
-    torch.library.register_fake(forward, lambda x, tanh: torch.empty_like(x))
-    torch.library.register_fake(backward, lambda grad, x, tanh: torch.empty_like(x))
+    torch.library.register_fake(forward, lambda x, *how: torch.empty_like(x))
+    torch.library.register_fake(backward, lambda grad, x, *how: torch.empty_like(x))
     torch.library.register_autograd(forward, first, setup_context=keep)
     torch.library.register_autograd(backward, second)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from triton.runtime.interpreter import InterpretedFunction
 
+from kernels.gelu.launching import laid_out_as, launch, operator
 from kernels.gelu.registration import is_tanh, register
 
 BLOCK = 1024
@@ -56,36 +56,17 @@ def _backward(g, x, dx, n, TANH: tl.constexpr, BLOCK: tl.constexpr):  # g, x, dx
     tl.store(dx + o, (b_g * b_d).to(dx.dtype.element_ty), mask=m)
 
 
-# Tracing looks into a compiled kernel; the interpreter's stand-in is opaque to it.
-INTERPRETED = isinstance(_forward, InterpretedFunction)
-_register = torch.library.custom_op if INTERPRETED else torch.library.triton_op
-
-
-def _launch(kernel, tensors, tanh: bool) -> None:
-    n = tensors[-1].numel()
-    if n == 0:
-        return
-    traceable = kernel if INTERPRETED else torch.library.wrap_triton(kernel)
-    with torch.cuda.device_of(tensors[-1]):
-        traceable[(triton.cdiv(n, BLOCK),)](*tensors, n, TANH=tanh, BLOCK=BLOCK)
-
-
-def _laid_out_as(t: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """t itself where its strides are like's, else a copy that has them."""
-    return t if t.stride() == like.stride() else torch.empty_like(like).copy_(t)
-
-
-@_register("kernels::gelu_triton_block", mutates_args=())
+@operator(_forward)("kernels::gelu_triton_block", mutates_args=())
 def _gelu(x: torch.Tensor, tanh: bool) -> torch.Tensor:
     y = torch.empty_like(x)
-    _launch(_forward, (_laid_out_as(x, y), y), tanh)
+    launch(_forward, (laid_out_as(x, y), y), BLOCK, TANH=tanh)
     return y
 
 
-@_register("kernels::gelu_triton_block_backward", mutates_args=())
+@operator(_backward)("kernels::gelu_triton_block_backward", mutates_args=())
 def _gelu_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool) -> torch.Tensor:
     dx = torch.empty_like(x)
-    _launch(_backward, (_laid_out_as(grad, dx), _laid_out_as(x, dx), dx), tanh)
+    launch(_backward, (laid_out_as(grad, dx), laid_out_as(x, dx), dx), BLOCK, TANH=tanh)
     return dx
 
 
