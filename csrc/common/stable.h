@@ -82,20 +82,29 @@ inline bool same_strides(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// A new tensor with the sizes, strides, dtype and device that torch.empty_like gives. A contiguous one, the
-// common case, does not go through the dispatcher.
+// A new tensor of `rank` sizes and strides on the device of `like`, without a trip through the dispatcher.
+inline Tensor empty(int64_t rank, const int64_t* sizes, const int64_t* strides, int32_t dtype,
+                    const Tensor& like) {
+  int32_t device_type = 0;
+  AtenTensorHandle made = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+  TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(rank, sizes, strides, dtype, device_type, like.get_device_index(), &made));
+  return Tensor(made);
+}
+
+inline Tensor empty(int64_t rank, const int64_t* sizes, const int64_t* strides,
+                    torch::headeronly::ScalarType dtype, const Tensor& like) {
+  return empty(rank, sizes, strides, torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype)),
+               like);
+}
+
+// A new tensor with the sizes, strides, dtype and device that torch.empty_like gives.
 inline Tensor empty_as(const Tensor& tensor) {
   if (!tensor.is_contiguous()) return torch::stable::empty_like(tensor);
-  int64_t *sizes = nullptr, *strides = nullptr;
-  int32_t dtype = 0, device_type = 0;
-  AtenTensorHandle made = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor.get(), &sizes));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor.get(), &strides));
+  int32_t dtype = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &device_type));
-  TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(tensor.dim(), sizes, strides, dtype, device_type,
-                                                  tensor.get_device_index(), &made));
-  return Tensor(made);
+  return empty(tensor.dim(), tensor.sizes().data(), tensor.strides().data(), dtype, tensor);
 }
 
 // `tensor` itself where element i of its memory is element i of `like`'s, else a copy for which that holds.

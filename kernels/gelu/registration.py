@@ -23,8 +23,8 @@ def is_tanh(x: torch.Tensor, approximate: str, variant: str) -> bool:
 def register(name: str) -> None:
     """Give `kernels::<name>(x, tanh, *how)` its fakes and its gradient.
 
-    The gradient is `kernels::<name>_backward(grad, x, tanh, *how)`; both ops must exist already. `how` is what
-    an op takes besides: parameters of its launch, the same for both directions.
+    The gradient is `kernels::<name>_backward(grad, x, tanh, *how)`; both ops must exist already. `how` is
+    what an op takes besides: parameters of its launch, the same for both directions.
     """
     forward, backward = f"kernels::{name}", f"kernels::{name}_backward"
     gradient = getattr(torch.ops.kernels, f"{name}_backward")

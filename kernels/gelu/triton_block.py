@@ -6,8 +6,9 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.gelu.launching import laid_out_as, launch, operator
 from kernels.gelu.registration import is_tanh, register
+from kernels.gelu.triton_map import launch
+from kernels.launching import laid_out_as, operator
 
 BLOCK = 1024
 # Right operands only: the interpreter makes a constexpr of constexpr * block.
