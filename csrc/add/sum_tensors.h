@@ -13,7 +13,7 @@ inline Tensor sum_on_device(const Tensor& grad, int64_t outer, int64_t reduce, i
                             ScalarType dtype) {
   check(grad.is_contiguous() && grad.numel() == outer * reduce * inner,
         "grad must be contiguous, with outer * reduce * inner elements.");
-  const DeviceGuard guard(grad.get_device_index());
+  const OnDeviceOf guard(grad);
   const int64_t one = 1, size = outer * inner;
   Tensor out = empty(1, &size, &one, dtype, grad);
   Sum sum{grad.data_ptr(), dtype_of(grad), out.data_ptr(), dtype_of(out), outer, reduce, inner, 1};

@@ -6,7 +6,7 @@ namespace kernels {
 namespace {
 
 Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype) {
-  const DeviceGuard guard(a.get_device_index());
+  const OnDeviceOf guard(a);
   const Prepared ready = prepare(a, b, dtype);
   check_launch(add_thread(ready.add, current_stream(ready.out)), "add_cuda_thread");
   return ready.out;

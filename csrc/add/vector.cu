@@ -161,7 +161,7 @@ cudaError_t add_vector(const Addition& add, Cut cut, cudaStream_t stream) {
     using T = typename decltype(type)::type;
     const View view(add);
     if (!view.takes(add, kWide<T>)) return run<T, 1, kNarrowUnroll>(add, view, cut.threads, stream);
-    switch (cut.unroll) {
+    switch (cut.loads / 2) {
       case 1:
         return run<T, kWide<T>, 1>(add, view, cut.threads, stream);
       case 2:

@@ -7,10 +7,10 @@
 
 namespace kernels {
 
-// How the work is cut: each of a block's `threads` has `unroll` (1, 2 or 4) loads of 16 bytes of each operand
-// under way.
+// How the work is cut: each of a block's `threads` (whole warps, to 512) has `loads` (2, 4 or 8) of 16 bytes
+// under way, of both operands together.
 struct Cut {
-  int64_t unroll, threads;
+  int64_t loads, threads;
 };
 
 // Whether the operands can be read in packs or as one value a row: at most two dims, the inner one walked by

@@ -7,11 +7,11 @@
 namespace kernels {
 namespace {
 
-Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype, int64_t unroll, int64_t threads) {
-  const DeviceGuard guard(a.get_device_index());
+Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype, int64_t loads, int64_t threads) {
+  const OnDeviceOf guard(a);
   const Prepared ready = prepare(a, b, dtype);
   const cudaStream_t stream = current_stream(ready.out);
-  check_launch(add_is_vectorizable(ready.add) ? add_vector(ready.add, {unroll, threads}, stream)
+  check_launch(add_is_vectorizable(ready.add) ? add_vector(ready.add, {loads, threads}, stream)
                                               : add_thread(ready.add, stream),
                "add_cuda_vector");
   return ready.out;
@@ -19,8 +19,10 @@ Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype, int64_t unroll, i
 
 // The first is what autograd knows; the second is for calls without a gradient, and has no Python in its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
-  m.def("add_cuda_vector(Tensor a, Tensor b, ScalarType dtype, int unroll, int threads) -> Tensor");
-  m.def("add_cuda_vector_forward(Tensor a, Tensor b, ScalarType dtype, int unroll, int threads) -> Tensor");
+  m.def("add_cuda_vector(Tensor a, Tensor b, ScalarType dtype, int loads=2, int threads=128) -> Tensor");
+  m.def(
+      "add_cuda_vector_forward(Tensor a, Tensor b, ScalarType dtype, int loads=2, int threads=128) -> "
+      "Tensor");
   m.def("add_cuda_vector_sum(Tensor grad, int outer, int reduce, int inner, ScalarType dtype) -> Tensor");
 }
 

@@ -1,6 +1,6 @@
 // GeLU of one element with the instructions that a GPU has: 2^x and 1/x by the special function unit, no
-// branch, and erf as 2^x times a polynomial. About 10 (tanh) and 17 (erf) instructions an element for half
-// types, where memory leaves time for about 31 on an H200.
+// branch, and erf as 2^x times a polynomial. About 11 (tanh) and 20 (erf) instructions an element for half
+// types, where memory leaves time for about 31 on an H200, and up to 50 for float, where it leaves 62.
 #pragma once
 
 #include "../common/device.cuh"
@@ -20,109 +20,123 @@ __device__ __forceinline__ float reciprocal_approx(float x) {  // 1 ulp; subnorm
   return y;
 }
 
+// Half an ulp, by one step of Newton's. x is finite and at least 1.
+__device__ __forceinline__ float reciprocal(float x) {
+  const float y = reciprocal_approx(x);
+  return fmaf(y, fmaf(-x, y, 1.0f), y);
+}
+
+// c[0] + c[1]*x + ...
+template <int kCount>
+__device__ __forceinline__ float polynomial(const float (&c)[kCount], float x) {
+  float y = c[kCount - 1];
+#pragma unroll
+  for (int i = kCount - 2; i >= 0; --i) y = fmaf(y, x, c[i]);
+  return y;
+}
+
 // The normal tail Q(a) = (1 - erf(a / sqrt(2))) / 2 is exp(-a*a/2) * R(a), and R is smooth: with
 // t = 1 / (1 + p*a) it is t times a polynomial in t (the form of Hastings, Approximations for Digital
-// Computers, 1955). The coefficients are a weighted least-squares fit of the relative error on 0 <= a <= 14.
-template <bool kExact>
-struct NormalTail;
+// Computers, 1955). All coefficients here are weighted least-squares fits of the relative error; those of the
+// tail for 0 <= a <= 14, where e = exp(-a*a/2) leaves the range of float.
+__device__ __forceinline__ float tail_short(float a, float e) {  // relative error 9e-7
+  constexpr float c[] = {0.143713043f, 0.141772489f,  0.139719047f, 0.0265499685f,
+                         0.180953029f, -0.179763946f, 0.0470560668f};
+  const float t = reciprocal_approx(fmaf(a, 0.36f, 1.0f));
+  return e * (t * polynomial(c, t));
+}
 
-template <>
-struct NormalTail<false> {  // relative error 9e-7, for results that are rounded to 11 bits or fewer
-  static constexpr float kP = 0.36f;
-  __device__ static float polynomial(float t) {
-    float y = 0.0470560668f;
-    y = fmaf(y, t, -0.179763946f);
-    y = fmaf(y, t, 0.180953029f);
-    y = fmaf(y, t, 0.0265499685f);
-    y = fmaf(y, t, 0.139719047f);
-    y = fmaf(y, t, 0.141772489f);
-    return fmaf(y, t, 0.143713043f);
-  }
-};
+__device__ __forceinline__ float tail_long(float a, float e) {  // relative error 2e-8, and 5 ulp of rounding
+  constexpr float c[] = {0.1595763f,  0.159619234f,  0.133209842f, 0.0910064081f, -0.0258984975f,
+                         0.11776049f, -0.371990289f, 0.380798391f, -0.17618063f,  0.0320987582f};
+  const float t = reciprocal(fmaf(fminf(a, 20.0f), 0.4f, 1.0f));
+  return e * (t * polynomial(c, t));
+}
 
-template <>
-struct NormalTail<true> {  // relative error 5e-8, less than an ulp of float
-  static constexpr float kP = 0.24f;
-  __device__ static float polynomial(float t) {
-    float y = 0.025473302f;
-    y = fmaf(y, t, -0.12433431f);
-    y = fmaf(y, t, 0.20472304f);
-    y = fmaf(y, t, -0.143192273f);
-    y = fmaf(y, t, 0.140487034f);
-    y = fmaf(y, t, 0.0287147304f);
-    y = fmaf(y, t, 0.0875516131f);
-    y = fmaf(y, t, 0.0889836537f);
-    y = fmaf(y, t, 0.095850773f);
-    return fmaf(y, t, 0.0957424388f);
-  }
-};
+// The normal distribution function where |x| < 1.25, to an ulp: there 1 - Q(x) would inherit Q's rounding.
+__device__ __forceinline__ float distribution_near_0(float x) {
+  constexpr float c[] = {0.39894228f,     -0.0664903744f,  0.00997349993f, -0.00118710961f,
+                         0.000115032157f, -9.05844096e-6f, 4.76074829e-7f};
+  return fmaf(x, polynomial(c, x * x), 0.5f);
+}
 
-// T is what is stored. A float result keeps its relative accuracy in the negative tail: the exponent is
-// carried in two floats, since an error of one part in 2^24 of it is |exponent| parts in 2^24 of the result.
+// T is what is stored: a half type, or float, whose results keep their relative accuracy in the negative
+// tail.
 template <typename T, bool kTanh>
 struct FastGelu {
   static constexpr bool kExact = sizeof(T) == 4;
-  static constexpr float kLog2e = 1.4426950408889634f;
+  static constexpr double kLog2e = 1.4426950408889634;
   static constexpr float kLn2 = 0.6931471805599453f;
   static constexpr float kDensity = 0.3989422804014327f;  // 1 / sqrt(2 * pi)
   static constexpr double kC = 0.7978845608028654;        // sqrt(2 / pi)
-  static constexpr double kK = 0.044715;
-  static constexpr double kLinear = -2 * kC * 1.4426950408889634;  // 2^(x * (kLinear + kCubic*x*x)) is
-  static constexpr double kCubic = kLinear * kK;                   // exp(-2u), u as in the tanh form
+  static constexpr double kK = 0.044715;                  // of the tanh form
 
-  // The weight of x, and exp(-x*x/2) where the form has one.
+  // exp(-2u) in the tanh form, exp(-x*x/2) in the other; and what x is multiplied with.
   struct Weight {
-    float w, e;
+    float e, w;
   };
 
-  __device__ static Weight weight(float x) {
-    if constexpr (kTanh) {
-      const float e =
-          kExact ? exp_minus_2u(x)
-                 : exp2_approx(x * fmaf(x * x, static_cast<float>(kCubic), static_cast<float>(kLinear)));
-      return {kExact ? __frcp_rn(1 + e) : reciprocal_approx(1 + e), 0};
-    } else {
-      const float a = fabsf(x), e = kExact ? exp_minus_half_square(x) : exp2_approx(x * x * (-0.5f * kLog2e));
-      const float d = fmaf(a, NormalTail<kExact>::kP, 1.0f), t = kExact ? __frcp_rn(d) : reciprocal_approx(d);
-      const float tail = e * (t * NormalTail<kExact>::polynomial(t));
-      return {x > 0 ? 1 - tail : tail, e};
-    }
-  }
-
-  __device__ static float forward(float x) { return x * weight(x).w; }
+  __device__ static float forward(float x) { return x * weight<false>(x).w; }
 
   __device__ static float derivative(float x) {
-    const Weight of = weight(x);
-    if constexpr (kTanh) {
-      const float t = x * (of.w - of.w * of.w);  // first, so that x * x meets a 0 before it overflows
-      const float c = static_cast<float>(2 * kC), d = static_cast<float>(6 * kC * kK);
-      return of.w + fmaf(t * x * x, d, t * c);
+    const Weight of = weight<true>(x);
+    if constexpr (kTanh) {  // 1 - w is e*w; and x meets a 0 before x * x overflows
+      const float t = x * of.w * (of.e * of.w);
+      return of.w + fmaf(t * x * x, static_cast<float>(6 * kC * kK), t * static_cast<float>(2 * kC));
     } else {
       return fmaf(x, kDensity * of.e, of.w);
     }
   }
 
  private:
+  // kSlope: the derivative cancels near -0.75, so there half types take the longer tail.
+  template <bool kSlope>
+  __device__ static Weight weight(float x) {
+    if constexpr (kTanh) {
+      const float e = kExact ? exp_minus_2u(x) : exp_minus_2u_short<kSlope>(x);
+      return {e, kExact ? reciprocal(1 + e) : reciprocal_approx(1 + e)};
+    } else if constexpr (kExact) {
+      const float a = fabsf(x), e = exp_minus_half_square(a), tail = tail_long(a, e);
+      return {e, a < 1.25f ? distribution_near_0(x) : (x > 0 ? 1 - tail : tail)};
+    } else {
+      const float a = fabsf(x), e = exp2_approx(x * x * static_cast<float>(-0.5 * kLog2e));
+      const float tail = kSlope ? tail_long(a, e) : tail_short(a, e);
+      return {e, x > 0 ? 1 - tail : tail};
+    }
+  }
+
+  static constexpr double kLinear = -2 * kC * kLog2e, kCubic = kLinear * kK;  // log2 of exp(-2u)
+
+  // Kept finite for the derivative, which multiplies it with a weight of 0.
+  template <bool kFinite>
+  __device__ static float exp_minus_2u_short(float x) {
+    const float z = x * fmaf(x * x, static_cast<float>(kCubic), static_cast<float>(kLinear));
+    return exp2_approx(kFinite ? fminf(z, 127.0f) : z);
+  }
+
+  // An error of one part in 2^24 of an exponent is |exponent| parts in 2^24 of the result: the exponent is
+  // carried in two floats. At most 2^127, whose reciprocal is a 0 already.
   __device__ static float exp_minus_2u(float x) {
-    x = fminf(fmaxf(x, -20.0f), 20.0f);  // beyond, the result is 0 or infinite already
     constexpr float kHigh = static_cast<float>(kLinear), kLow = static_cast<float>(kLinear - kHigh);
     constexpr float kCube = static_cast<float>(kCubic), kCubeLow = static_cast<float>(kCubic - kCube);
+    x = fminf(fmaxf(x, -20.0f), 20.0f);
     const float square = x * x, square_low = fmaf(x, x, -square);
     const float p = fmaf(square, kCube, kHigh);
     const float p_low =
         fmaf(square, kCube, kHigh - p) + fmaf(square, kCubeLow, fmaf(square_low, kCube, kLow));
-    const float z = x * p, z_low = fmaf(x, p, -z) + x * p_low;
-    const float e = exp2f(z);
-    return fmaf(e * kLn2, z_low, e);
+    const float z = x * p, z_low = fmaf(x, p_low, fmaf(x, p, -z));
+    return exp2_of(fminf(z, 127.0f), z_low);
   }
 
-  __device__ static float exp_minus_half_square(float x) {
-    x = fminf(fabsf(x), 20.0f);
-    constexpr double kScale = -0.5 * 1.4426950408889634;
-    constexpr float kHigh = static_cast<float>(kScale), kLow = static_cast<float>(kScale - kHigh);
-    const float square = x * x, square_low = fmaf(x, x, -square);
-    const float z = square * kHigh, z_low = fmaf(square, kHigh, -z) + fmaf(square_low, kHigh, square * kLow);
-    const float e = exp2f(z);
+  __device__ static float exp_minus_half_square(float a) {
+    constexpr float kHigh = static_cast<float>(-0.5 * kLog2e),
+                    kLow = static_cast<float>(-0.5 * kLog2e - kHigh);
+    const float square = a * a, square_low = fmaf(a, a, -square), z = square * kHigh;
+    return exp2_of(z, fmaf(square_low, kHigh, fmaf(square, kLow, fmaf(square, kHigh, -z))));
+  }
+
+  __device__ static float exp2_of(float z, float z_low) {
+    const float e = exp2_approx(z);
     return fmaf(e * kLn2, z_low, e);
   }
 };

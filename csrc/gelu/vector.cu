@@ -9,25 +9,6 @@ namespace {
 
 constexpr int kMaxThreads = 512;
 
-template <bool kStream, typename P>
-__device__ __forceinline__ P load(const P* from) {
-  if constexpr (kStream && sizeof(P) == kPackBytes) {
-    const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from));
-    return *reinterpret_cast<const P*>(&bits);
-  } else {
-    return *from;
-  }
-}
-
-template <bool kStream, typename P>
-__device__ __forceinline__ void store(P* to, const P& pack) {
-  if constexpr (kStream && sizeof(P) == kPackBytes) {
-    __stcs(reinterpret_cast<uint4*>(to), *reinterpret_cast<const uint4*>(&pack));
-  } else {
-    *to = pack;
-  }
-}
-
 template <typename T, bool kTanh>
 struct Forward {
   static constexpr int kInputs = 1;
@@ -60,7 +41,7 @@ __device__ __forceinline__ Pack<T, kWidth> apply(const Pack<T, kWidth> (&in)[F::
 
 // x, other, y: (n,). A block has kUnroll * blockDim.x packs, and a thread's are blockDim.x apart, so that
 // each load of a warp is one contiguous piece. All loads come before the first use.
-template <typename T, typename F, int kWidth, int kUnroll, bool kStream>
+template <typename T, typename F, int kWidth, int kUnroll>
 __global__ void __launch_bounds__(kMaxThreads)
     map_kernel(const T* __restrict__ x, const T* __restrict__ other, T* __restrict__ y, int64_t n) {
   using P = Pack<T, kWidth>;
@@ -73,12 +54,12 @@ __global__ void __launch_bounds__(kMaxThreads)
     for (int u = 0; u < kUnroll; ++u) {
 #pragma unroll
       for (int k = 0; k < F::kInputs; ++k) {
-        in[u][k] = load<kStream>(reinterpret_cast<const P*>(from[k]) + at + u * blockDim.x);
+        in[u][k] = reinterpret_cast<const P*>(from[k])[at + u * blockDim.x];
       }
     }
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
-      store<kStream>(reinterpret_cast<P*>(y) + at + u * blockDim.x, apply<T, F, kWidth>(in[u]));
+      reinterpret_cast<P*>(y)[at + u * blockDim.x] = apply<T, F, kWidth>(in[u]);
     }
     return;
   }
@@ -100,10 +81,9 @@ template <typename T, typename F, int kWidth, int kUnroll>
 cudaError_t launch(const T* x, const T* other, T* y, int64_t n, Cut cut, cudaStream_t stream) {
   // One block more than whole blocks of packs where anything is left: it takes the rest.
   const int64_t block = cut.threads * kUnroll * kWidth;
-  auto kernel =
-      cut.stream ? map_kernel<T, F, kWidth, kUnroll, true> : map_kernel<T, F, kWidth, kUnroll, false>;
-  kernel<<<static_cast<unsigned>(ceil_div(n, block)), static_cast<unsigned>(cut.threads), 0, stream>>>(
-      x, other, y, n);
+  map_kernel<T, F, kWidth, kUnroll>
+      <<<static_cast<unsigned>(ceil_div(n, block)), static_cast<unsigned>(cut.threads), 0, stream>>>(x, other,
+                                                                                                     y, n);
   return cudaGetLastError();
 }
 
@@ -116,7 +96,7 @@ cudaError_t run(const void* x, const void* other, void* y, int64_t n, Cut cut, c
   // A view may start at any element: then elements are moved one by one, more of them at a time.
   if (!is_aligned(x) || !is_aligned(other) || !is_aligned(y))
     return launch<T, F, 1, 8>(a, b, to, n, cut, stream);
-  switch (cut.unroll) {
+  switch (cut.loads <= F::kInputs ? 1 : cut.loads / F::kInputs) {
     case 1:
       return launch<T, F, kWide<T>, 1>(a, b, to, n, cut, stream);
     case 2:

@@ -7,10 +7,10 @@
 
 namespace kernels {
 
-// How the work is cut: each of a block's `threads` has `unroll` (1, 2, 4 or 8) loads of 16 bytes under way.
+// How the work is cut: each of a block's `threads` (whole warps, to 512) has `loads` (1, 2, 4 or 8) of 16
+// bytes under way, of all inputs together, but one of each at least.
 struct Cut {
-  int64_t unroll, threads;
-  bool stream;
+  int64_t loads, threads;
 };
 
 cudaError_t gelu_vector(const void* x, void* y, int64_t n, Dtype dtype, bool tanh, Cut cut,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from kernels.gelu.registration import is_tanh, register
+from kernels.gelu.registration import gelu_by
 
-register("gelu_cpp")
+_gelu = gelu_by("gelu_cpp", "cpp")
 
 
 def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
     """x: any shape and strides, floating; the result follows x's dense strides, as torch's does."""
-    return torch.ops.kernels.gelu_cpp(x, is_tanh(x, approximate, "cpp"))
+    return _gelu(x, approximate)

@@ -6,7 +6,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.gelu.registration import is_tanh, register
+from kernels.gelu.registration import gelu_by
 from kernels.gelu.triton_map import launch
 from kernels.launching import laid_out_as, operator
 
@@ -57,23 +57,26 @@ def _backward(g, x, dx, n, TANH: tl.constexpr, BLOCK: tl.constexpr):  # g, x, dx
     tl.store(dx + o, (b_g * b_d).to(dx.dtype.element_ty), mask=m)
 
 
-@operator(_forward)("kernels::gelu_triton_block", mutates_args=())
-def _gelu(x: torch.Tensor, tanh: bool) -> torch.Tensor:
+def _run(x: torch.Tensor, tanh: bool) -> torch.Tensor:
     y = torch.empty_like(x)
     launch(_forward, (laid_out_as(x, y), y), BLOCK, TANH=tanh)
     return y
 
 
+for _name in ("kernels::gelu_triton_block", "kernels::gelu_triton_block_forward"):
+    operator(_forward)(_name, mutates_args=())(_run)
+
+
 @operator(_backward)("kernels::gelu_triton_block_backward", mutates_args=())
-def _gelu_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool) -> torch.Tensor:
+def _run_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool) -> torch.Tensor:
     dx = torch.empty_like(x)
     launch(_backward, (laid_out_as(grad, dx), laid_out_as(x, dx), dx), BLOCK, TANH=tanh)
     return dx
 
 
-register("gelu_triton_block")
+_by_ops = gelu_by("gelu_triton_block", "triton_block")
 
 
 def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
     """x: any shape and strides, floating; the result follows x's dense strides, as torch's does."""
-    return _gelu(x, is_tanh(x, approximate, "triton_block"))
+    return _by_ops(x, approximate)

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.gelu.registration import is_tanh, register
+from kernels.gelu.registration import gelu_by
 from kernels.gelu.triton_map import launch
 from kernels.launching import laid_out_as, operator
 
@@ -84,26 +84,29 @@ def _backward(g, x, dx, n, TANH: tl.constexpr, BLOCK: tl.constexpr):  # g, x, dx
     tl.store(dx + o, (b_g * b_d).to(dx.dtype.element_ty), mask=m)
 
 
-@operator(_forward)("kernels::gelu_triton_unroll", mutates_args=())
-def _gelu(x: torch.Tensor, tanh: bool, block: int, warps: int) -> torch.Tensor:
+def _run(x: torch.Tensor, tanh: bool, block: int, warps: int) -> torch.Tensor:
     y = torch.empty_like(x)
     launch(_forward, (laid_out_as(x, y), y), block, TANH=tanh, num_warps=warps)
     return y
 
 
+for _name in ("kernels::gelu_triton_unroll", "kernels::gelu_triton_unroll_forward"):
+    operator(_forward)(_name, mutates_args=())(_run)
+
+
 @operator(_backward)("kernels::gelu_triton_unroll_backward", mutates_args=())
-def _gelu_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool, block: int, warps: int) -> torch.Tensor:
+def _run_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool, block: int, warps: int) -> torch.Tensor:
     dx = torch.empty_like(x)
     launch(_backward, (laid_out_as(grad, dx), laid_out_as(x, dx), dx), block, TANH=tanh, num_warps=warps)
     return dx
 
 
-register("gelu_triton_unroll")
+_by_ops = gelu_by("gelu_triton_unroll", "triton_unroll")
 
 
-def gelu(x: torch.Tensor, approximate: str = "none", block: int = 4096, warps: int = 8) -> torch.Tensor:
+def gelu(x: torch.Tensor, approximate: str = "none", block: int = 4096, warps: int = 4) -> torch.Tensor:
     """x: any shape and strides, floating; the result follows x's dense strides, as torch's does.
 
     block: elements of a program, a power of 2; warps: that share them.
     """
-    return _gelu(x, is_tanh(x, approximate, "triton_unroll"), block, warps)
+    return _by_ops(x, approximate, block, warps)
