@@ -12,7 +12,7 @@ void run_all(const Addition& add) {
   for (int64_t i = 0; i < add.n; ++i) add_one<T, HostTypes, kMixed>(add, i);
 }
 
-Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype) {
+Tensor run(const Tensor& a, const Tensor& b, std::optional<ScalarType> dtype) {
   const Prepared ready = prepare(a, b, dtype);
   with_any(ready.add.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
@@ -49,8 +49,8 @@ Tensor sum_on_host(const Tensor& grad, int64_t outer, int64_t reduce, int64_t in
 }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
-  m.def("add_cpp(Tensor a, Tensor b, ScalarType dtype) -> Tensor");
-  m.def("add_cpp_forward(Tensor a, Tensor b, ScalarType dtype) -> Tensor");
+  m.def("add_cpp(Tensor a, Tensor b, ScalarType? dtype=None) -> Tensor");
+  m.def("add_cpp_forward(Tensor a, Tensor b, ScalarType? dtype=None) -> Tensor");
   m.def("add_cpp_sum(Tensor grad, int outer, int reduce, int inner, ScalarType dtype) -> Tensor");
 }
 

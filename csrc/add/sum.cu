@@ -9,7 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kUnroll = 4;
 constexpr int64_t kLeastPerSplit = 1024;  // shorter pieces cost more in launches than they save
-constexpr int64_t kBlocksPerSm = 4;
+constexpr int64_t kBlocksPerSm = 16;      // two full loads of a multiprocessor
 
 // (outer, reduce, inner) -> (outer, splits, inner). A block has `across` packs of neighbouring columns; its
 // kThreads / across rows of threads go down the piece together and meet in shared memory.
@@ -114,7 +114,10 @@ cudaError_t run(const Sum& sum, cudaStream_t stream) {
 cudaError_t sum_splits(Sum& sum, int device) {
   int sms = 0;
   const cudaError_t error = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, device);
-  const int64_t blocks = sum.outer * (sum.inner == 1 ? 1 : ceil_div(sum.inner, 128));
+  const int64_t columns = 512 / (sum.from == Dtype::kFloat64   ? 8
+                                 : sum.from == Dtype::kFloat32 ? 4
+                                                               : 2);  // of a block
+  const int64_t blocks = sum.outer * (sum.inner == 1 ? 1 : ceil_div(sum.inner, columns));
   const int64_t wanted = ceil_div(sms * kBlocksPerSm, blocks > 0 ? blocks : 1);
   const int64_t most = sum.inner == 1 ? sum.reduce / (8 * kLeastPerSplit) : sum.reduce / 64;
   sum.splits = most < 1 ? 1 : least(least(wanted, most), 65535);

@@ -5,7 +5,7 @@
 namespace kernels {
 namespace {
 
-Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype) {
+Tensor run(const Tensor& a, const Tensor& b, std::optional<ScalarType> dtype) {
   const OnDeviceOf guard(a);
   const Prepared ready = prepare(a, b, dtype);
   check_launch(add_thread(ready.add, current_stream(ready.out)), "add_cuda_thread");
@@ -14,8 +14,8 @@ Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype) {
 
 // The first is what autograd knows; the second is for calls without a gradient, and has no Python in its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
-  m.def("add_cuda_thread(Tensor a, Tensor b, ScalarType dtype) -> Tensor");
-  m.def("add_cuda_thread_forward(Tensor a, Tensor b, ScalarType dtype) -> Tensor");
+  m.def("add_cuda_thread(Tensor a, Tensor b, ScalarType? dtype=None) -> Tensor");
+  m.def("add_cuda_thread_forward(Tensor a, Tensor b, ScalarType? dtype=None) -> Tensor");
   m.def("add_cuda_thread_sum(Tensor grad, int outer, int reduce, int inner, ScalarType dtype) -> Tensor");
 }
 

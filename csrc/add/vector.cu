@@ -7,7 +7,7 @@ namespace kernels {
 namespace {
 
 constexpr int kMaxThreads = 512;
-constexpr int kNarrowUnroll = 8;
+constexpr int kMostUnroll = 4, kNarrowUnroll = 8;
 
 // Quotients by one divisor without a division (Granlund and Montgomery, PLDI 1994, figure 4.1), for dividends
 // below 2^31; above, the division itself.
@@ -118,6 +118,10 @@ struct View {
     b_outer = flat ? 0 : add.b.stride[0];
   }
 
+  // Whether an operand is as large as the output; else both come from a cache, and stores are what is under
+  // way.
+  bool streams() const { return flat || !(splat_a || a_outer == 0) || !(splat_b || b_outer == 0); }
+
   // Whether packs of `width` elements never cross the end of a row, and each is aligned.
   bool takes(const Addition& add, int width) const {
     return is_aligned(add.out) && (flat || cols % width == 0) &&
@@ -161,7 +165,7 @@ cudaError_t add_vector(const Addition& add, Cut cut, cudaStream_t stream) {
     using T = typename decltype(type)::type;
     const View view(add);
     if (!view.takes(add, kWide<T>)) return run<T, 1, kNarrowUnroll>(add, view, cut.threads, stream);
-    switch (cut.loads / 2) {
+    switch (view.streams() ? cut.loads / 2 : kMostUnroll) {
       case 1:
         return run<T, kWide<T>, 1>(add, view, cut.threads, stream);
       case 2:

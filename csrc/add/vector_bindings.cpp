@@ -7,7 +7,8 @@
 namespace kernels {
 namespace {
 
-Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype, int64_t loads, int64_t threads) {
+Tensor run(const Tensor& a, const Tensor& b, std::optional<ScalarType> dtype, int64_t loads,
+           int64_t threads) {
   const OnDeviceOf guard(a);
   const Prepared ready = prepare(a, b, dtype);
   const cudaStream_t stream = current_stream(ready.out);
@@ -19,9 +20,10 @@ Tensor run(const Tensor& a, const Tensor& b, ScalarType dtype, int64_t loads, in
 
 // The first is what autograd knows; the second is for calls without a gradient, and has no Python in its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
-  m.def("add_cuda_vector(Tensor a, Tensor b, ScalarType dtype, int loads=2, int threads=128) -> Tensor");
   m.def(
-      "add_cuda_vector_forward(Tensor a, Tensor b, ScalarType dtype, int loads=2, int threads=128) -> "
+      "add_cuda_vector(Tensor a, Tensor b, ScalarType? dtype=None, int loads=2, int threads=128) -> Tensor");
+  m.def(
+      "add_cuda_vector_forward(Tensor a, Tensor b, ScalarType? dtype=None, int loads=2, int threads=128) -> "
       "Tensor");
   m.def("add_cuda_vector_sum(Tensor grad, int outer, int reduce, int inner, ScalarType dtype) -> Tensor");
 }

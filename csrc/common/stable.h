@@ -6,6 +6,7 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -68,18 +69,13 @@ inline Dtype dtype_of(const Tensor& tensor) {
 }
 
 inline bool same_sizes(const Tensor& a, const Tensor& b) {
-  if (a.dim() != b.dim()) return false;
-  for (int64_t d = 0; d < a.dim(); ++d) {
-    if (a.size(d) != b.size(d)) return false;
-  }
-  return true;
+  const auto of_a = a.sizes(), of_b = b.sizes();
+  return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end());
 }
 
 inline bool same_strides(const Tensor& a, const Tensor& b) {
-  for (int64_t d = 0; d < a.dim(); ++d) {
-    if (a.stride(d) != b.stride(d)) return false;
-  }
-  return true;
+  const auto of_a = a.strides(), of_b = b.strides();
+  return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end());
 }
 
 // A new tensor of `rank` sizes and strides on the device of `like`, without a trip through the dispatcher.

@@ -89,7 +89,7 @@ struct FastGelu {
   }
 
  private:
-  // kSlope: the derivative cancels near -0.75, so there half types take the longer tail.
+  // kSlope: for the derivative, which multiplies e with a weight of 0 and so needs it finite.
   template <bool kSlope>
   __device__ static Weight weight(float x) {
     if constexpr (kTanh) {
@@ -100,14 +100,13 @@ struct FastGelu {
       return {e, a < 1.25f ? distribution_near_0(x) : (x > 0 ? 1 - tail : tail)};
     } else {
       const float a = fabsf(x), e = exp2_approx(x * x * static_cast<float>(-0.5 * kLog2e));
-      const float tail = kSlope ? tail_long(a, e) : tail_short(a, e);
+      const float tail = tail_short(a, e);
       return {e, x > 0 ? 1 - tail : tail};
     }
   }
 
   static constexpr double kLinear = -2 * kC * kLog2e, kCubic = kLinear * kK;  // log2 of exp(-2u)
 
-  // Kept finite for the derivative, which multiplies it with a weight of 0.
   template <bool kFinite>
   __device__ static float exp_minus_2u_short(float x) {
     const float z = x * fmaf(x * x, static_cast<float>(kCubic), static_cast<float>(kLinear));

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Number
+
 import torch
 
 from kernels.add.operators import add_by
@@ -9,7 +11,9 @@ from kernels.add.operators import add_by
 by_cut = add_by("add_cuda_vector", "cuda_vector")  # (a, b, loads, threads)
 
 
-def add(a: torch.Tensor, b: torch.Tensor, loads: int = 2, threads: int = 128) -> torch.Tensor:
+def add(
+    a: torch.Tensor | Number, b: torch.Tensor | Number, loads: int = 2, threads: int = 128
+) -> torch.Tensor:
     """a, b: shapes that broadcast, any strides; shape, dtype and values are torch.add's.
 
     loads: of 16 bytes of both operands that a thread has under way, 2, 4 or 8; threads: of a block, whole

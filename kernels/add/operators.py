@@ -1,6 +1,6 @@
 """What the own additions share: promotion, shape rule, gradient, and what they refuse.
 
-An own addition is three ops: `kernels::<name>(a, b, dtype, *how)`, which autograd knows,
+An own addition is three ops: `kernels::<name>(a, b, dtype=None, *how)`, which autograd knows,
 `kernels::<name>_forward`, the same without a gradient (autograd's Python costs more than a launch), and
 `kernels::<name>_sum(grad, outer, reduce, inner, dtype)`, the middle one of three dims summed.
 """
@@ -19,46 +19,42 @@ _FLOATING = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def add_by(name: str, variant: str) -> Callable[..., torch.Tensor]:
-    """`add(a, b, *how)` by the three ops of `name`, which exist already; registers fakes and the gradient."""
+    """`add(a, b, *how)` by the three ops of `name`, which exist already; registers fakes and the gradient.
+
+    a, b: shapes that broadcast, any strides; shape, dtype and values are torch.add's. Raises
+    NotImplementedError where the kernels cannot do it, ValueError for tensors of two devices.
+    """
     ops = torch.ops.kernels
-    differentiable, forward = (getattr(ops, name + end).default for end in ("", "_forward"))
-    total = getattr(ops, f"{name}_sum").default
+    differentiable, forward, total = (getattr(ops, name + end).default for end in ("", "_forward", "_sum"))
     for op in (differentiable, forward):
         torch.library.register_fake(op, _fake_add)
     torch.library.register_fake(total, _fake_sum)
     _register_gradient(differentiable, total)
 
+    # A small call waits for this code: two tensors that need nothing are asked as little as can be.
     def add(a: torch.Tensor | Number, b: torch.Tensor | Number, *how) -> torch.Tensor:
-        a, b, dtype = operands(a, b, variant)
-        op = differentiable if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) else forward
-        return op(a, b, dtype, *how)
+        dtype = None
+        if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dtype is b.dtype):
+            dtype = _result_dtype(a, b)
+            a, b = _as_tensors(a, b, dtype)
+        if a.get_device() != b.get_device():  # an index, sooner made than a device
+            a, b = _together(a, b)
+        if a.dtype not in DTYPES or b.dtype not in DTYPES or a.dim() > MAX_RANK or b.dim() > MAX_RANK:
+            _refuse(a, b, variant)
+        if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
+            return differentiable(a, b, dtype, *how)
+        return forward(a, b, dtype, *how)
 
     return add
 
 
-def operands(a: torch.Tensor | Number, b: torch.Tensor | Number, variant: str):
-    """a and b as tensors of one device, and the dtype of their sum.
-
-    Raises NotImplementedError where the kernels cannot do it, ValueError for tensors of two devices.
-    """
-    if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dtype is b.dtype):
-        dtype = _result_dtype(a, b)
-        a, b = _as_tensors(a, b, dtype)
-    else:
-        dtype = a.dtype
-    if a.device != b.device:
-        a, b = _together(a, b)
-    for d in (a.dtype, b.dtype, dtype):
+def _refuse(a: torch.Tensor, b: torch.Tensor, variant: str) -> None:
+    """Raise for a dtype or a rank that the kernels lack; more dims than they take may still merge."""
+    for d in (a.dtype, b.dtype):
         if d not in DTYPES:
             raise NotImplementedError(f"add.{variant} has no kernel for {d}.")
-    if a.dim() > MAX_RANK or b.dim() > MAX_RANK:
-        _refuse_rank(a, b, dtype, variant)
-    return a, b, dtype
-
-
-def _refuse_rank(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype, variant: str) -> None:
     shape = torch.broadcast_shapes(a.shape, b.shape)
-    out = allocate(a, b, shape, dtype, device="meta")
+    out = allocate(a, b, shape, None, device="meta")
     sizes, _ = merge(shape, (a.expand(shape).stride(), b.expand(shape).stride(), out.stride()))
     if len(sizes) > MAX_RANK:
         raise NotImplementedError(f"add.{variant} takes {MAX_RANK} dims that do not merge, not {len(sizes)}.")
@@ -83,7 +79,8 @@ def _together(a: torch.Tensor, b: torch.Tensor):
     raise ValueError(f"a is on {a.device} and b on {b.device}; move one.")
 
 
-def _fake_add(a, b, dtype, *how):
+def _fake_add(a, b, dtype=None, *how):
+    dtype = dtype or a.dtype
     return allocate(a, b, torch.broadcast_shapes(a.shape, b.shape), dtype, a.device)
 
 
@@ -93,13 +90,13 @@ def _fake_sum(grad, outer, reduce, inner, dtype):
 
 def _register_gradient(differentiable, total) -> None:
     def keep(ctx, inputs, output):
-        a, b, _, *ctx.how = inputs
+        a, b, *ctx.how = inputs
         ctx.wanted = [(t.shape, t.dtype) for t in (a, b)]
 
     def gradient(ctx, grad):
         pairs = zip(ctx.wanted, ctx.needs_input_grad[:2], strict=True)
         both = [sum_to(grad, shape, dtype, total) if needed else None for (shape, dtype), needed in pairs]
-        return *both, None, *(None for _ in ctx.how)
+        return *both, *(None for _ in ctx.how)
 
     torch.library.register_autograd(differentiable, gradient, setup_context=keep)
 

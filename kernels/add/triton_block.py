@@ -61,9 +61,9 @@ def _add(
     tl.store(out + o, add_blocks(b_a, b_b, out.dtype.element_ty), mask=m)
 
 
-def run(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The sum in dtype, for shapes that broadcast to at most 4 dims that do not merge."""
-    out, a, b, flat = prepare(a, b, dtype)
+def run(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The sum in dtype (without one, a's), for shapes that broadcast to at most 4 dims that do not merge."""
+    out, a, b, flat = prepare(a, b, dtype or a.dtype)
     n, rank = out.numel(), flat.dim()
     if n == 0:
         return out
@@ -85,9 +85,4 @@ def _sum_middle(grad: torch.Tensor, outer: int, reduce: int, inner: int, dtype: 
     return sum_middle(grad, outer, reduce, inner, dtype)
 
 
-_by_ops = add_by("add_triton_block", "triton_block")
-
-
-def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a, b: shapes that broadcast, any strides; shape, dtype and values are torch.add's."""
-    return _by_ops(a, b)
+add = add_by("add_triton_block", "triton_block")

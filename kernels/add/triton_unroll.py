@@ -28,8 +28,10 @@ def _add(
     tl.store(out + o_r * cols + o_c, add_blocks(b_a, b_b, out.dtype.element_ty), mask=m)
 
 
-def _run(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype, block: int, warps: int) -> torch.Tensor:
-    out, view_a, view_b, view = prepare(a, b, dtype)
+def _run(
+    a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None, block: int = 1024, warps: int = 4
+) -> torch.Tensor:
+    out, view_a, view_b, view = prepare(a, b, dtype or a.dtype)
     inner = view_a.stride(-1), view_b.stride(-1)
     if view.dim() > 2 or not set(inner) <= {0, 1}:
         return triton_block.run(a, b, dtype)
@@ -59,7 +61,7 @@ def _sum_middle(grad: torch.Tensor, outer: int, reduce: int, inner: int, dtype: 
 _by_ops = add_by("add_triton_unroll", "triton_unroll")
 
 
-def add(a: torch.Tensor, b: torch.Tensor, block: int = 4096, warps: int = 8) -> torch.Tensor:
+def add(a: torch.Tensor, b: torch.Tensor, block: int = 1024, warps: int = 4) -> torch.Tensor:
     """a, b: shapes that broadcast, any strides; shape, dtype and values are torch.add's.
 
     block: output elements of a program, a power of 2; warps: that share them.

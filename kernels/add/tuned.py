@@ -9,19 +9,18 @@ import torch
 from kernels.add import triton_unroll
 from kernels.add.cuda_vector import by_cut
 
-# Elements of the larger operand up to which it holds -> (loads under way in a thread, threads of a block).
-CUTS = {
-    (9, 0): (2, 128),  # H200
-}
-OTHERS = (2, 128)
-MIXED_ABOVE = 1 << 20  # elements; fewer are a matter of launching, which C++ does sooner
-
-_OF_DEVICE = [CUTS.get(torch.cuda.get_device_capability(i), OTHERS) for i in range(torch.cuda.device_count())]
+# As `cuda_vector` cuts by itself (2 loads under way in each of 128 threads) it was the fastest, or within 0.5 %
+# of that, at every size of one dtype: NOTES.md. It has no packs of two dtypes; there `triton_unroll` is twice
+# as fast, once a call is more than its launch.
+MIXED = 1 << 21  # elements of the larger operand
 
 
 def add(a: torch.Tensor | Number, b: torch.Tensor | Number) -> torch.Tensor:
     """a, b: shapes that broadcast, any strides; shape, dtype and values are torch.add's."""
-    tensors = [t for t in (a, b) if isinstance(t, torch.Tensor)]
-    if len(tensors) == 2 and a.dtype is not b.dtype and max(a.numel(), b.numel()) > MIXED_ABOVE:
-        return triton_unroll.add(a, b)  # cuda_vector has no packs of two dtypes
-    return by_cut(a, b, *_OF_DEVICE[max(t.get_device() for t in tensors)])
+    if _are_two_dtypes(a, b) and max(a.numel(), b.numel()) > MIXED:
+        return triton_unroll.add(a, b)
+    return by_cut(a, b)
+
+
+def _are_two_dtypes(a: torch.Tensor | Number, b: torch.Tensor | Number) -> bool:
+    return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dtype is not b.dtype

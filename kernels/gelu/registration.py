@@ -15,9 +15,10 @@ FLOATING = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
 def gelu_by(name: str, variant: str) -> Callable[..., torch.Tensor]:
-    """`gelu(x, approximate, *how)` by the three ops of `name`, which exist already; registers what they lack.
+    """`gelu(x, approximate, *how)` by the three ops of `name`, which exist already; registers the rest.
 
-    The function raises NotImplementedError for a dtype the kernels lack, ValueError for an unknown form.
+    x: any shape and strides, floating; the result follows x's dense strides, as torch's does. Raises
+    NotImplementedError for a dtype the kernels lack, ValueError for an unknown form.
     """
     ops = torch.ops.kernels
     differentiable, forward, backward = (
@@ -28,12 +29,14 @@ def gelu_by(name: str, variant: str) -> Callable[..., torch.Tensor]:
     torch.library.register_fake(backward, lambda grad, x, *how: torch.empty_like(x))
     _register_gradient(differentiable, backward)
 
-    def gelu(x: torch.Tensor, approximate: str, *how) -> torch.Tensor:
+    # A small call waits for this code: it asks as little as it can.
+    def gelu(x: torch.Tensor, approximate: str = "none", *how) -> torch.Tensor:
         tanh = approximate == "tanh"
         if x.dtype not in FLOATING or not (tanh or approximate == "none"):
             _refuse(x, approximate, variant)
-        op = differentiable if x.requires_grad and torch.is_grad_enabled() else forward
-        return op(x, tanh, *how)
+        if x.requires_grad and torch.is_grad_enabled():
+            return differentiable(x, tanh, *how)
+        return forward(x, tanh, *how)
 
     return gelu
 

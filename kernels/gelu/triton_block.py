@@ -74,9 +74,4 @@ def _run_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool) -> torch.Tens
     return dx
 
 
-_by_ops = gelu_by("gelu_triton_block", "triton_block")
-
-
-def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """x: any shape and strides, floating; the result follows x's dense strides, as torch's does."""
-    return _by_ops(x, approximate)
+gelu = gelu_by("gelu_triton_block", "triton_block")
