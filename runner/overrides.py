@@ -107,6 +107,8 @@ def _override_faults(override: Override, known: dict[str, list[str]], multirun: 
 def _hydra_faults(override: Override) -> Iterator[str]:
     if override.key_or_group in ("hydra", "hydra.sweeper", "hydra.launcher"):
         yield f"{override.input_line}: a mapping that cannot be replaced; set a key of it"
+    if override.key_or_group.startswith("hydra/") and not isinstance(override.value(), str):
+        yield f"{override.input_line}: name one of them, as in {override.key_or_group}=basic"
     if override.key_or_group.split(".")[1:2] in (["callbacks"], ["job_logging"], ["hydra_logging"]):
         yield f"{override.input_line}: what Hydra would run for it is not used here"
 
