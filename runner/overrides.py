@@ -55,6 +55,8 @@ def _parsed(word: str, known: dict[str, list[str]]) -> tuple[Override | None, st
     """The override, or None and what is wrong with its form."""
     try:
         word.encode()
+        if _depth(word) > documents.DEEPEST:  # less than parsing stands, and composing does not
+            raise RecursionError
         return OverridesParser.create().parse_overrides([word])[0], ""
     except OverrideParseException as error:
         return None, _unreadable(word, error, known)
@@ -64,6 +66,12 @@ def _parsed(word: str, known: dict[str, list[str]]) -> tuple[Override | None, st
         return None, f"cannot read {brief(word)!r}: nested too deep"
     except ValueError as error:  # whole numbers of thousands of digits
         return None, f"cannot read {brief(word)!r}: {str(error).partition(';')[0]}"
+
+
+def _depth(word: str) -> int:
+    """How deep its brackets stand in each other, at most."""
+    steps = (1 if c in "[{(" else -1 if c in "]})" else 0 for c in word)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _unreadable(word: str, error: OverrideParseException, known: dict[str, list[str]]) -> str:
@@ -99,6 +107,8 @@ def _override_faults(override: Override, known: dict[str, list[str]], multirun: 
 def _hydra_faults(override: Override) -> Iterator[str]:
     if override.key_or_group in ("hydra", "hydra.sweeper", "hydra.launcher"):
         yield f"{override.input_line}: a mapping that cannot be replaced; set a key of it"
+    if override.key_or_group.startswith("hydra/") and not isinstance(override.value(), str):
+        yield f"{override.input_line}: name one of them, as in {override.key_or_group}=basic"
     if override.key_or_group.split(".")[1:2] in (["callbacks"], ["job_logging"], ["hydra_logging"]):
         yield f"{override.input_line}: what Hydra would run for it is not used here"
 

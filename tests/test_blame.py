@@ -14,8 +14,9 @@ MINDS = f"import os, signal, sys; 'spoiled' in sys.modules and {SEGFAULT}"
 
 
 @pytest.fixture(autouse=True)
-def fake(monkeypatch):
+def fake(monkeypatch, tmp_path):
     monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # no device lock of others is waited for
     yield
     driver.shutdown()
 

@@ -192,6 +192,28 @@ def test_every_fault_costs_its_own_row_only(run):
     assert "right when checked, wrong when timed" in rows["later_wrong"]["reason"]
 
 
+def test_what_fails_before_its_first_call_costs_its_own_row_only(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNNER_CACHE", str(tmp_path / "cache"))
+    codes = {
+        "raises": "raise ValueError('at import')",
+        "leaves": "import os; os._exit(0)",
+        "exits": "exit(3)",
+    }
+    for name, code in codes.items():
+        (tmp_path / f"{name}.py").write_text(f"def f(x): ...\n{code}\n")
+    (tmp_path / "wrong.cpp").write_text("int value( { return 1; }\n")
+    words = [f"op.variants.{name}.target={tmp_path / name}.py:f" for name in codes]
+    words += ["op.variants.wrong.target=torch.ops.wrong.value"]
+    words += [f"+op.variants.wrong.sources=['{tmp_path / 'wrong.cpp'}']"]
+    rows = run(["right", *codes, "wrong", "floods"], *words, "mode=check")
+    found = {name: (row["status"], row["stage"]) for name, row in rows.items()}
+    failed = dict.fromkeys(["raises", "exits", "wrong"], ("error", "build"))
+    fine = dict.fromkeys(["right", "floods"], ("checked", ""))
+    assert found == failed | fine | {"leaves": ("crashed", "build")}
+    assert rows["raises"]["reason"].startswith("ValueError: at import")
+    assert "wrong.cpp:1" in rows["wrong"]["reason"] and "error" in rows["wrong"]["reason"]
+
+
 def test_what_spoils_the_case_for_all_costs_its_own_row_only(run):
     names = [
         "raises_when_timed",

@@ -132,6 +132,10 @@ WORDS = {
     "logging": ("op=scale +hydra.job_logging.handlers.x.y=1", "what Hydra would run for it is not used"),
     "resolver": ("op=scale why=${oc.env:HOME}", "a resolver (${name:..}) is not used here; write the value"),
     "package": ("op@hydra.callbacks=scale", "a group has its place; write it without @hydra.callbacks"),
+    "launcher, number": ("op=scale hydra/launcher=-1", "name one of them, as in hydra/launcher=basic"),
+    "launcher, list": ("op=scale hydra/launcher=[[]]", "name one of them, as in hydra/launcher=basic"),
+    "launcher, deleted": ("op=scale ~hydra/launcher=-1", "name one of them, as in hydra/launcher=basic"),
+    "nested, less": ("op=scale why=" + "[" * 60 + "]" * 60, "nested too deep"),
     "two config options": ("op=scale --cfg job --info all", "only one of --run"),
 }  # fmt: skip
 

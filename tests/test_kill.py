@@ -38,7 +38,8 @@ class Runs:
         self.command, self.words, self.root, self.variables = command, words, root, variables
 
     def start(self, *words: str, mark: str = "") -> subprocess.Popen:
-        environment = os.environ | self.variables | {"KILL_TEST": mark}
+        own = {"KILL_TEST": mark, "TMPDIR": str(self.root)}  # no device lock of others is waited for
+        environment = os.environ | self.variables | own
         null = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         return subprocess.Popen([*self.command, *words], cwd=ROOT, env=environment, text=True, **null)
 

@@ -22,8 +22,9 @@ CODES = {
 
 
 @pytest.fixture(autouse=True)
-def fake(monkeypatch):
+def fake(monkeypatch, tmp_path):
     monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # no device lock of others is waited for
     yield
     driver.shutdown()
 
@@ -129,8 +130,6 @@ def test_what_changed_is_named(conf, capsys, monkeypatch):
     monkeypatch.setattr(record, "_packages", lambda: {"torch": "0.1"})
     line = refused(capsys, folder)
     assert "package " in line and " more; put that back" in line
-    monkeypatch.undo()
-    monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
     assert len(rows_in(folder)) == 1
 
 

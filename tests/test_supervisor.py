@@ -374,7 +374,10 @@ def test_a_second_end_from_outside_stops_at_once_and_keeps_what_was_finished(
 
 @pytest.mark.parametrize(("number", "code", "word"), ENDS)
 @pytest.mark.parametrize("mode", ["check", "bench"])
-def test_an_end_from_outside_lets_the_row_at_hand_be_finished(tmp_path, number, code, word, mode):
+def test_an_end_from_outside_lets_the_row_at_hand_be_finished(
+    tmp_path, monkeypatch, number, code, word, mode
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # no device lock of others is waited for
     told = tmp_path / "told"
     code_of_slow = f"if timed == {mode == 'bench'}:\n    exec({at_work(told, 'time.sleep(1.0)')!r})"
     codes = {"slow": code_of_slow, "later": ""}
