@@ -39,10 +39,10 @@ __device__ __forceinline__ float polynomial(const float (&c)[kCount], float x) {
 // t = 1 / (1 + p*a) it is t times a polynomial in t (the form of Hastings, Approximations for Digital
 // Computers, 1955). All coefficients here are weighted least-squares fits of the relative error; those of the
 // tail for 0 <= a <= 14, where e = exp(-a*a/2) leaves the range of float.
-__device__ __forceinline__ float tail_short(float a, float e) {  // relative error 9e-7
-  constexpr float c[] = {0.143713043f, 0.141772489f,  0.139719047f, 0.0265499685f,
-                         0.180953029f, -0.179763946f, 0.0470560668f};
-  const float t = reciprocal_approx(fmaf(a, 0.36f, 1.0f));
+__device__ __forceinline__ float tail_short(float a, float e) {  // relative error 1e-6
+  constexpr float c[] = {0.14567827f,  0.144241732f,  0.137966163f, 0.0351993482f,
+                         0.165481982f, -0.176751497f, 0.0481844654f};
+  const float t = reciprocal_approx(fmaf(a, 0.365f, 1.0f));
   return e * (t * polynomial(c, t));
 }
 
@@ -128,6 +128,7 @@ struct FastGelu {
   }
 
   __device__ static float exp_minus_half_square(float a) {
+    a = fminf(a, 20.0f);  // beyond, the result is a 0 already, and the square would overflow
     constexpr float kHigh = static_cast<float>(-0.5 * kLog2e),
                     kLow = static_cast<float>(-0.5 * kLog2e - kHigh);
     const float square = a * a, square_low = fmaf(a, a, -square), z = square * kHigh;

@@ -8,6 +8,7 @@ namespace kernels {
 namespace {
 
 constexpr int kMaxThreads = 512;
+constexpr int64_t kFew = 1 << 20;  // elements: up to here a call is little more than its launch
 
 template <typename T, bool kTanh>
 struct Forward {
@@ -96,7 +97,8 @@ cudaError_t run(const void* x, const void* other, void* y, int64_t n, Cut cut, c
   // A view may start at any element: then elements are moved one by one, more of them at a time.
   if (!is_aligned(x) || !is_aligned(other) || !is_aligned(y))
     return launch<T, F, 1, 8>(a, b, to, n, cut, stream);
-  switch (cut.loads <= F::kInputs ? 1 : cut.loads / F::kInputs) {
+  const int64_t loads = cut.loads != 0 ? cut.loads : n > kFew ? 2 : 1;
+  switch (loads <= F::kInputs ? 1 : loads / F::kInputs) {
     case 1:
       return launch<T, F, kWide<T>, 1>(a, b, to, n, cut, stream);
     case 2:

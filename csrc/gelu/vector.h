@@ -8,7 +8,7 @@
 namespace kernels {
 
 // How the work is cut: each of a block's `threads` (whole warps, to 512) has `loads` (1, 2, 4 or 8) of 16
-// bytes under way, of all inputs together, but one of each at least.
+// bytes under way, of all inputs together, but one of each at least. 0 loads: 2, or 1 where elements are few.
 struct Cut {
   int64_t loads, threads;
 };

@@ -30,10 +30,10 @@ Tensor backward(const Tensor& grad, const Tensor& x, bool tanh, int64_t loads, i
 
 // The first is what autograd knows; the second is for calls without a gradient, and has no Python in its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
-  m.def("gelu_cuda_vector(Tensor x, bool tanh, int loads=2, int threads=128) -> Tensor");
-  m.def("gelu_cuda_vector_forward(Tensor x, bool tanh, int loads=2, int threads=128) -> Tensor");
+  m.def("gelu_cuda_vector(Tensor x, bool tanh, int loads=0, int threads=128) -> Tensor");
+  m.def("gelu_cuda_vector_forward(Tensor x, bool tanh, int loads=0, int threads=128) -> Tensor");
   m.def(
-      "gelu_cuda_vector_backward(Tensor grad, Tensor x, bool tanh, int loads=2, int threads=128) -> "
+      "gelu_cuda_vector_backward(Tensor grad, Tensor x, bool tanh, int loads=0, int threads=128) -> "
       "Tensor");
 }
 

@@ -11,12 +11,15 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int
 def prepare(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, ...]:
     """out and the views (a, b, out) to run over: one shape, rank 1 to 4, the last contiguous.
 
-    out has torch.add's shape and strides; broadcast dims have stride 0 in the views.
+    out has torch.add's shape and strides; broadcast dims have stride 0 in the views. Raises RuntimeError for
+    shapes that do not broadcast, or that leave more dims.
     """
     shape = torch.broadcast_shapes(a.shape, b.shape)
     out = allocate(a, b, shape, dtype, a.device)
     a, b = a.expand(shape), b.expand(shape)
     sizes, strides = merge(shape, (a.stride(), b.stride(), out.stride()))
+    if len(sizes) > MAX_RANK:
+        raise RuntimeError(f"add takes {MAX_RANK} dims that do not merge.")
     return out, *(t.as_strided(sizes, s) for t, s in zip((a, b, out), strides, strict=True))
 
 

@@ -31,28 +31,35 @@ def add_by(name: str, variant: str) -> Callable[..., torch.Tensor]:
     torch.library.register_fake(total, _fake_sum)
     _register_gradient(differentiable, total)
 
+    def run(a: torch.Tensor, b: torch.Tensor, *how) -> torch.Tensor:
+        op = differentiable if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled() else forward
+        try:
+            return op(a, b, *how)
+        except RuntimeError:
+            _refuse(a, b, variant)
+            raise
+
     # A small call waits for this code: two tensors that need nothing are asked as little as can be.
     def add(a: torch.Tensor | Number, b: torch.Tensor | Number, *how) -> torch.Tensor:
-        dtype = None
-        if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.dtype is b.dtype):
-            dtype = _result_dtype(a, b)
-            a, b = _as_tensors(a, b, dtype)
-        if a.get_device() != b.get_device():  # an index, sooner made than a device
-            a, b = _together(a, b)
-        if a.dtype not in DTYPES or b.dtype not in DTYPES or a.dim() > MAX_RANK or b.dim() > MAX_RANK:
-            _refuse(a, b, variant)
-        if (a.requires_grad or b.requires_grad) and torch.is_grad_enabled():
-            return differentiable(a, b, dtype, *how)
-        return forward(a, b, dtype, *how)
+        if type(a) is type(b) is torch.Tensor and a.dtype is b.dtype in DTYPES and a.is_cuda is b.is_cuda:
+            return run(a, b, None, *how) if how else run(a, b)
+        return run(*_operands(a, b, variant), *how)
 
     return add
 
 
-def _refuse(a: torch.Tensor, b: torch.Tensor, variant: str) -> None:
-    """Raise for a dtype or a rank that the kernels lack; more dims than they take may still merge."""
-    for d in (a.dtype, b.dtype):
+def _operands(a: torch.Tensor | Number, b: torch.Tensor | Number, variant: str):
+    """a and b as tensors of one device, and the dtype of their sum."""
+    dtype = _result_dtype(a, b)
+    a, b = _as_tensors(a, b, dtype)
+    for d in (a.dtype, b.dtype, dtype):
         if d not in DTYPES:
             raise NotImplementedError(f"add.{variant} has no kernel for {d}.")
+    return *_together(a, b), dtype
+
+
+def _refuse(a: torch.Tensor, b: torch.Tensor, variant: str) -> None:
+    """Raise where more dims are left than the kernels take."""
     shape = torch.broadcast_shapes(a.shape, b.shape)
     out = allocate(a, b, shape, None, device="meta")
     sizes, _ = merge(shape, (a.expand(shape).stride(), b.expand(shape).stride(), out.stride()))
@@ -72,6 +79,8 @@ def _as_tensors(a, b, dtype: torch.dtype):
 
 def _together(a: torch.Tensor, b: torch.Tensor):
     """A 0-dim operand on the CPU follows the other to its device."""
+    if a.device == b.device:
+        return a, b
     if a.dim() == 0 and a.device.type == "cpu":
         return a.to(b.device), b
     if b.dim() == 0 and b.device.type == "cpu":

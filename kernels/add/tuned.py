@@ -9,9 +9,9 @@ import torch
 from kernels.add import triton_unroll
 from kernels.add.cuda_vector import by_cut
 
-# As `cuda_vector` cuts by itself (2 loads under way in each of 128 threads) it was the fastest, or within 0.5 %
-# of that, at every size of one dtype: NOTES.md. It has no packs of two dtypes; there `triton_unroll` is twice
-# as fast, once a call is more than its launch.
+# As `cuda_vector` cuts by itself (2 loads under way in each of 128 threads) it was the fastest, or within
+# half a percent of that, at every size of one dtype: NOTES.md. It has no packs of two dtypes; there
+# `triton_unroll` is twice as fast, once a call is more than its launch.
 MIXED = 1 << 21  # elements of the larger operand
 
 

@@ -33,15 +33,15 @@ def _widen(b_x):
 def _tail(b_a, b_e):
     """Q(a) = (1 - erf(a / sqrt(2))) / 2 with e = exp(-a*a/2): e * t * polynomial(t), t = 1 / (1 + p*a).
 
-    Hastings' form (Approximations for Digital Computers, 1955), fitted to 9e-7 (relative) on 0 to 14.
+    Hastings' form (Approximations for Digital Computers, 1955), fitted to 1e-6 (relative) on 0 to 14.
     """
-    b_t = 1.0 / (1.0 + b_a * 0.36)
-    b_p = b_t * 0.0470560668 - 0.179763946
-    b_p = b_p * b_t + 0.180953029
-    b_p = b_p * b_t + 0.0265499685
-    b_p = b_p * b_t + 0.139719047
-    b_p = b_p * b_t + 0.141772489
-    b_p = b_p * b_t + 0.143713043
+    b_t = 1.0 / (1.0 + b_a * 0.365)
+    b_p = b_t * 0.0481844654 - 0.176751497
+    b_p = b_p * b_t + 0.165481982
+    b_p = b_p * b_t + 0.0351993482
+    b_p = b_p * b_t + 0.137966163
+    b_p = b_p * b_t + 0.144241732
+    b_p = b_p * b_t + 0.14567827
     return b_e * (b_t * b_p)
 
 
