@@ -10,8 +10,8 @@ namespace kernels {
 
 constexpr int kOwn = 128;  // points of a block whose gradient it sums
 
-__device__ __forceinline__ void load_any(float (&values)[4], const void* x, int64_t at, int64_t left,
-                                         bool packed, Dtype dtype) {
+__device__ __forceinline__ void load_any(float (&values)[4], const void* x, int64_t at, int left, bool packed,
+                                         Dtype dtype) {
   if (dtype == Dtype::kFloat32) {
     load(values, static_cast<const float*>(x) + at, left, packed);
   } else if (dtype == Dtype::kBfloat16) {
@@ -36,9 +36,10 @@ struct BackwardWork {
   bool packed_out;     // and for the result
 };
 
-// A block's share: own points from `own`, coordinates from `k`, others [first, last) of batch b.
+// A block's share: own points from `own`, coordinates from `k`, `count` others from `first`, of batch b.
 struct Share {
-  int64_t b, own, k, first, last, split;
+  int64_t b, own, k, first, split;
+  int count;
 
   __device__ Share(const BackwardWork& work, int coordinates) {
     int64_t unit = blockIdx.x;
@@ -47,7 +48,7 @@ struct Share {
     k = unit % work.chunks * coordinates;
     b = unit / work.chunks;
     first = split * work.others_each;
-    last = min(first + work.others_each, work.other_count);
+    count = static_cast<int>(max(int64_t{0}, min(work.others_each, work.other_count - first)));
   }
 };
 
@@ -59,6 +60,16 @@ struct Pairs {
   static constexpr int kTurns = 2;
 
   float grads[kTurns][4], distances[kTurns][4];
+  int64_t at;                 // of the first pair in grad and distance
+  int own_left, others_left;  // points from the first of the tile, others from the first of the slice
+
+  __device__ Pairs(const BackwardWork& work, const Share& share) {
+    const int64_t own = share.own + own_of(0), other = share.first + other_of(0);
+    const int64_t row = kOwnIsRows ? own : other, column = kOwnIsRows ? other : own;
+    at = (share.b * work.rows + row) * work.columns + column;
+    own_left = static_cast<int>(min(int64_t{kOwn}, work.own_count - share.own));
+    others_left = share.count;
+  }
 
   // Of the first of the four pairs in a turn: own point in the tile, other in the slice.
   __device__ static int own_of(int turn) {
@@ -72,18 +83,18 @@ struct Pairs {
   // banks.
   __device__ static int place(int own, int j) { return own ^ (j / 4 * (32 / kLanes)); }
 
-  // Pairs that do not exist have gradient and distance 0.
-  __device__ __forceinline__ void load_slice(const BackwardWork& work, const Share& share, int64_t first) {
+  // The next slice. Pairs that do not exist have gradient and distance 0.
+  __device__ __forceinline__ void load_slice(const BackwardWork& work) {
 #pragma unroll
     for (int turn = 0; turn < kTurns; ++turn) {
-      const int64_t own = share.own + own_of(turn), other = first + other_of(turn);
-      const int64_t row = kOwnIsRows ? own : other, column = kOwnIsRows ? other : own;
-      const int64_t end = kOwnIsRows ? share.last : work.columns;
-      const int64_t left = row < (kOwnIsRows ? work.rows : share.last) ? end - column : 0;
-      const int64_t at = (share.b * work.rows + row) * work.columns + column;
-      load_any(grads[turn], work.grad, at, left, work.packed, work.dtype);
-      load(distances[turn], work.distance + at, left, work.packed);
+      const int own = own_left - own_of(turn), others = others_left - other_of(turn);
+      const int left = kOwnIsRows ? (own > 0 ? others : 0) : (others > 0 ? own : 0);
+      const int64_t here = at + turn * (kOwnIsRows ? kOwn / kTurns : kThreads / 32) * work.columns;
+      load_any(grads[turn], work.grad, here, left, work.packed, work.dtype);
+      load(distances[turn], work.distance + here, left, work.packed);
     }
+    at += kOthers * (kOwnIsRows ? 1 : work.columns);
+    others_left -= kOthers;
   }
 
   // values(v) of the four pairs of a turn -> their places.
@@ -99,16 +110,29 @@ struct Pairs {
   }
 };
 
-// Four coordinates of others[first + j], for thread j * kCoordinates / 4 + k / 4; 0 past the ends.
-template <int kCoordinates>
-__device__ __forceinline__ float4 load_other(const BackwardWork& work, const Share& share, int64_t first) {
-  const int64_t j = first + threadIdx.x / (kCoordinates / 4);
-  const int64_t k = share.k + 4 * (threadIdx.x % (kCoordinates / 4));
-  float values[4];
-  load(values, work.other + (share.b * work.other_count + j) * work.d + k, j < share.last ? work.d - k : 0,
-       work.packed_points);
-  return make_float4(values[0], values[1], values[2], values[3]);
-}
+// Four coordinates of one other of each slice, for thread j * kCoordinates / 4 + k / 4; 0 past the ends.
+template <int kCoordinates, int kOthers>
+struct Others {
+  static constexpr int kThreads = kOthers * kCoordinates / 4;  // that bring any
+
+  const float* from;
+  int coordinates_left, others_left;
+
+  __device__ Others(const BackwardWork& work, const Share& share) {
+    const int j = threadIdx.x / (kCoordinates / 4), k = 4 * (threadIdx.x % (kCoordinates / 4));
+    from = work.other + (share.b * work.other_count + share.first + j) * work.d + share.k + k;
+    coordinates_left = static_cast<int>(min(int64_t{kCoordinates}, work.d - share.k)) - k;
+    others_left = share.count - j;
+  }
+
+  __device__ __forceinline__ float4 load_slice(const BackwardWork& work) {
+    float values[4];
+    load(values, from, others_left > 0 ? coordinates_left : 0, work.packed_points);
+    from += kOthers * work.d;
+    others_left -= kOthers;
+    return make_float4(values[0], values[1], values[2], values[3]);
+  }
+};
 
 template <typename Kernel>
 cudaError_t launch_backward(Kernel kernel, const Backward& call, int coordinates, int threads,

@@ -17,12 +17,12 @@ struct Slope {
   static constexpr bool kTwoValues = kNorm != Norm::kOne && kNorm != Norm::kTwo;
 
   __device__ __forceinline__ static float weight(float grad, float distance) {
-    return kNorm != Norm::kTwo ? grad : distance == 0 ? 0.0f : grad / distance;
+    return kNorm != Norm::kTwo ? grad : distance == 0 ? 0.0f : __fdividef(grad, distance);
   }
 
   __device__ __forceinline__ static float second(float distance) {
     if constexpr (kNorm == Norm::kInfinity) return distance;
-    return distance == 0 ? 0.0f : 1 / distance;
+    return distance == 0 ? 0.0f : __fdividef(1.0f, distance);
   }
 
   __device__ __forceinline__ static float add(float sum, float difference, float weight, float second,
@@ -70,7 +70,7 @@ __global__ __launch_bounds__(kThreads,
   const Share share(work, kCoordinates);
   const int along = threadIdx.x % kAlong, start = threadIdx.x / kAlong % kStride;
   const int own = threadIdx.x / kNeighbours * kPerOwn, k = 4 * along;
-  const bool brings_other = threadIdx.x < kOthers * kCoordinates / 4;
+  const bool brings_other = threadIdx.x < Others<kCoordinates, kOthers>::kThreads;
 
   float points[kPerOwn][kPerK], sums[kPerOwn][kPerK] = {};
 #pragma unroll
@@ -83,11 +83,12 @@ __global__ __launch_bounds__(kThreads,
     }
   }
 
-  Loader pairs;
+  Loader pairs(work, share);
+  Others<kCoordinates, kOthers> others(work, share);
   float4 other{};
-  pairs.load_slice(work, share, share.first);
-  if (brings_other) other = load_other<kCoordinates>(work, share, share.first);
-  for (int64_t first = share.first; first < share.last; first += kOthers) {
+  pairs.load_slice(work);
+  if (brings_other) other = others.load_slice(work);
+  for (int left = share.count; left > 0; left -= kOthers) {
 #pragma unroll
     for (int turn = 0; turn < Loader::kTurns; ++turn) {
       float weights[4], seconds[4];
@@ -101,11 +102,11 @@ __global__ __launch_bounds__(kThreads,
     }
     if (brings_other) reinterpret_cast<float4*>(slice.others)[threadIdx.x] = other;
     __syncthreads();
-    if (first + kOthers < share.last) {
-      pairs.load_slice(work, share, first + kOthers);
-      if (brings_other) other = load_other<kCoordinates>(work, share, first + kOthers);
+    if (left > kOthers) {
+      pairs.load_slice(work);
+      if (brings_other) other = others.load_slice(work);
     }
-#pragma unroll
+#pragma unroll 1  // more takes registers that are not there
     for (int step = 0; step < kOthers; step += kStride) {
       const int j = step + start, place = Loader::place(own, j);
       const float4 weight = *reinterpret_cast<const float4*>(&slice.weights[j][place]);

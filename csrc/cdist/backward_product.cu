@@ -26,7 +26,7 @@ struct Room {
   float weights[kOthers][kOwn];
   float others[kOthers][kCoordinates], shifted[kOthers][kCoordinates];  // as they are, and relative
   float centre[kCoordinates];
-  float near_below[kOwn];  // squared distances that count as near
+  float near_below[kOwn];  // distances that count as near
   float totals[kOwn];      // of the weights of slices that were taken as products
   float4 sums[kPer * kPer / 4][kThreads];
 };
@@ -70,13 +70,15 @@ __global__ __launch_bounds__(kThreads,
     const float x = room.own[threadIdx.x][c] - room.centre[c];
     square = fmaf(x, x, square);
   }
-  room.near_below[threadIdx.x] = kNear * kNear * square;
+  room.near_below[threadIdx.x] = kNear * sqrtf(square);
   room.totals[threadIdx.x] = 0;
 #pragma unroll
   for (int at = 0; at < kPer * kPer / 4; ++at) room.sums[at][threadIdx.x] = make_float4(0, 0, 0, 0);
   __syncthreads();
 
-  Loader pairs;
+  Loader pairs(work, share);
+  Others<kCoordinates, kOthers> others(work, share);
+  static_assert(others.kThreads == kThreads);
   float sums[kPer][kPer] = {}, own_totals[kOwnIsRows ? Loader::kTurns : 4] = {};
   const int other_k = 4 * (threadIdx.x % (kCoordinates / 4));
   const auto flush = [&] {
@@ -88,9 +90,9 @@ __global__ __launch_bounds__(kThreads,
       four[0] = four[1] = four[2] = four[3] = 0;
     }
   };
-  pairs.load_slice(work, share, share.first);
-  float4 other = load_other<kCoordinates>(work, share, share.first);
-  for (int64_t first = share.first; first < share.last; first += kOthers) {
+  pairs.load_slice(work);
+  float4 other = others.load_slice(work);
+  for (int done = 0; done < share.count; done += kOthers) {
     bool near = false;
     float weights[Loader::kTurns][4];
 #pragma unroll
@@ -99,8 +101,8 @@ __global__ __launch_bounds__(kThreads,
       for (int v = 0; v < 4; ++v) {
         const float distance = pairs.distances[turn][v];
         const float below = room.near_below[Loader::own_of(turn) + (kOwnIsRows ? 0 : v)];
-        near |= distance * distance < below && distance != 0;
-        weights[turn][v] = distance == 0 ? 0.0f : pairs.grads[turn][v] / distance;
+        near |= distance < below && distance != 0;
+        weights[turn][v] = distance == 0 ? 0.0f : __fdividef(pairs.grads[turn][v], distance);
       }
       Loader::put(room.weights, turn, weights[turn]);
     }
@@ -109,9 +111,9 @@ __global__ __launch_bounds__(kThreads,
     reinterpret_cast<float4*>(room.shifted)[threadIdx.x] =
         make_float4(other.x - centre.x, other.y - centre.y, other.z - centre.z, other.w - centre.w);
     const bool differences = __syncthreads_or(near);
-    if (first + kOthers < share.last) {
-      pairs.load_slice(work, share, first + kOthers);
-      other = load_other<kCoordinates>(work, share, first + kOthers);
+    if (done + kOthers < share.count) {
+      pairs.load_slice(work);
+      other = others.load_slice(work);
     }
     if (differences) {
 #pragma unroll 1
@@ -121,6 +123,7 @@ __global__ __launch_bounds__(kThreads,
         get(x, room.others[j], k, kApartK);
 #pragma unroll
         for (int r = 0; r < kPer; ++r) {
+          asm volatile("" ::: "memory");
           const float* point = room.own[own + r / 4 * kApart + r % 4] + k;
 #pragma unroll
           for (int c = 0; c < kPer; ++c) {
@@ -134,7 +137,7 @@ __global__ __launch_bounds__(kThreads,
 #pragma unroll
         for (int v = 0; v < 4; ++v) own_totals[kOwnIsRows ? turn : v] += weights[turn][v];
       }
-#pragma unroll
+#pragma unroll 2
       for (int j = 0; j < kOthers; ++j) {
         float w[kPer], x[kPer];
         get(w, room.weights[j], Loader::place(own, j), kApart);
@@ -146,7 +149,7 @@ __global__ __launch_bounds__(kThreads,
         }
       }
     }
-    if ((first - share.first) % kFlush == kFlush - kOthers) flush();
+    if (done % kFlush == kFlush - kOthers) flush();
     __syncthreads();
   }
   flush();

@@ -17,8 +17,9 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kSide = 16;  // threads along each side of a tile
 constexpr int kBlocksPerSM = 2;
-constexpr int kSlice = 32;          // coordinates
-constexpr int kPitch = kSlice + 4;  // of a row: eight neighbouring rows meet 32 banks
+constexpr int kSlice = 32;                     // coordinates
+constexpr int kPitch = kSlice + 4;             // of a row: eight neighbouring rows meet 32 banks
+constexpr int64_t kMostCoordinates = 1 << 24;  // of which 128 times as many still fit an int
 constexpr int kStages = 2;
 constexpr int kChunk = 4;  // coordinates that a thread reads at once
 
@@ -58,20 +59,20 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kKeep) : "memory");
 }
 
-// Coordinates from k of the points from `first` -> rows. Points past the end stand for the last one: what
-// becomes of them is not stored. Coordinates past the end are 0 in both inputs, which adds nothing to any
-// norm.
+// Coordinates from k of `count` points -> rows. Points past the end stand for the last one: what becomes of
+// them is not stored. Coordinates past the end are 0 in both inputs, which adds nothing to any norm.
 template <int kSize>
-__device__ __forceinline__ void bring(float (*rows)[kPitch], const void* x, int64_t start, int64_t first,
-                                      int64_t count, int64_t d, int64_t k, bool packed, Dtype dtype) {
+__device__ __forceinline__ void bring(float (*rows)[kPitch], const void* x, int64_t start, int count, int d,
+                                      int k, bool packed, Dtype dtype) {
   constexpr int kVectors = kSlice / 4;
   const int chunk = 4 * (threadIdx.x % kVectors);
-  const int64_t left = d - k - chunk;
+  const int left = d - k - chunk;
+  start += left > 0 ? k + chunk : 0;
 #pragma unroll
-  for (int point = threadIdx.x / kVectors, i = 0; i < kSize * kVectors / kThreads;
-       ++i, point += kThreads / kVectors) {
+  for (int i = 0; i < kSize * kVectors / kThreads; ++i) {
+    const int point = threadIdx.x / kVectors + i * (kThreads / kVectors);
     float* to = rows[Tile<kSize>::row_of(point)] + chunk;
-    const int64_t at = start + min(first + point, count - 1) * d + (left > 0 ? k + chunk : 0);
+    const int64_t at = start + min(point, count - 1) * d;
     if (dtype == Dtype::kFloat32) {
       const float* from = static_cast<const float*>(x) + at;
       if (packed) {
@@ -120,20 +121,21 @@ __global__ __launch_bounds__(kThreads, kBlocksPerSM) void register_kernel(const 
   const int64_t column = int64_t{kSize} * (blockIdx.x % work.tiles_m);
   const int64_t row = int64_t{kSize} * (blockIdx.x / work.tiles_m % work.tiles_n);
   const int64_t b = blockIdx.x / work.tiles_m / work.tiles_n;
-  const int64_t start1 = batches.start1(b), start2 = batches.start2(b);
+  const int d = static_cast<int>(batches.d);
+  const int64_t start1 = batches.start1(b) + row * d, start2 = batches.start2(b) + column * d;
+  const int count1 = static_cast<int>(min(n - row, int64_t{kSize}));
+  const int count2 = static_cast<int>(min(m - column, int64_t{kSize}));
 
   // A warp has 4 x 8 threads, so that it writes lines of 128 bytes.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int y = warp / 2 * 4 + lane / 8, x = warp % 2 * 8 + lane % 8;
 
-  const int slices = static_cast<int>(ceil_div(batches.d, kSlice));
+  const int slices = (d + kSlice - 1) / kSlice;
   const auto bring_slice = [&](int slice) {
     if (slice < slices) {
-      const int64_t k = int64_t{kSlice} * slice;
-      bring<kSize>(tile.first[slice % kStages], work.x1, start1, row, n, batches.d, k, work.packed1,
-                   work.dtype);
-      bring<kSize>(tile.second[slice % kStages], work.x2, start2, column, m, batches.d, k, work.packed2,
-                   work.dtype);
+      const int k = kSlice * slice, stage = slice % kStages;
+      bring<kSize>(tile.first[stage], work.x1, start1, count1, d, k, work.packed1, work.dtype);
+      bring<kSize>(tile.second[stage], work.x2, start2, count2, d, k, work.packed2, work.dtype);
     }
     asm volatile("cp.async.commit_group;");
   };
@@ -190,7 +192,8 @@ cudaError_t launch(const Exact& call) {
   const Batches& batches = call.batches;
   const int64_t tiles_n = ceil_div(batches.n, kSize), tiles_m = ceil_div(batches.m, kSize);
   const int64_t tiles = batches.count() * tiles_n * tiles_m;
-  if (tiles > std::numeric_limits<int>::max()) return cudaErrorInvalidConfiguration;
+  if (tiles > std::numeric_limits<int>::max() || batches.d > kMostCoordinates)
+    return cudaErrorInvalidConfiguration;
   Work work{call.x1, call.x2, call.out, batches};
   work.tiles_n = static_cast<int>(tiles_n), work.tiles_m = static_cast<int>(tiles_m);
   work.p = static_cast<float>(call.p);

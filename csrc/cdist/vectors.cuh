@@ -13,7 +13,7 @@ struct alignas(sizeof(T) * kCount) Pack {
 
 // x[0 .. kCount) as float; where `packed` does not hold, or beyond `left`, one by one, 0 past the end.
 template <int kCount, typename T>
-__device__ __forceinline__ void load(float (&values)[kCount], const T* x, int64_t left, bool packed) {
+__device__ __forceinline__ void load(float (&values)[kCount], const T* x, int left, bool packed) {
   if (packed && left >= kCount) {
     const auto pack = *reinterpret_cast<const Pack<T, kCount>*>(x);
 #pragma unroll
