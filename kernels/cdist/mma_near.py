@@ -6,10 +6,12 @@ in pieces of its tiles, and computes these pieces again. With nothing on the lis
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
 
-SUB_N, SUB_M = 32, 64  # a piece of a tile
+PIECE = 32, 64  # at most: what is computed again around a near pair
+PROGRAMS = 1024  # they share out the list, whose length only the device knows
 
 
 @triton.jit
@@ -37,6 +39,19 @@ def near_kernel(  # grid: any; out: [b, n, m]; work: tiles listed, `count` of th
             o_x2 = x2 + i_batch * sb2 + o_m * sn2
             b_out = _distances(o_x1, sd1, o_n < n, o_x2, sd2, o_m < m, d)
             tl.store(o_out, b_out.to(out.dtype.element_ty), mask=mask)
+
+
+def recompute(x1, x2, out, todo: torch.Tensor, block_n: int, block_m: int) -> None:
+    """Near pairs of out [b, n, m], whose tiles of block_n x block_m are listed in todo[1:], todo[0] of them.
+
+    x1 [b or 1, n, d] and x2 [b or 1, m, d] have any strides; points of 1 batch serve all.
+    """
+    sub_n, sub_m = min(PIECE[0], block_n), min(PIECE[1], block_m)
+    stride1, stride2 = (x.stride(0) if x.shape[0] > 1 else 0 for x in (x1, x2))
+    near_kernel[(PROGRAMS,)](
+        x1, x2, out, todo[1:], todo, x1.shape[1], stride1, *x1.stride()[1:], x2.shape[1], stride2, *x2.stride()[1:],
+        x1.shape[2], BLOCK_N=block_n, BLOCK_M=block_m, SUB_N=sub_n, SUB_M=sub_m,
+    )  # fmt: skip
 
 
 @triton.jit

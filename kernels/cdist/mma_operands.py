@@ -8,11 +8,14 @@ points have moved by at most 2^-22 of their size, and their distances are still 
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 import triton
 import triton.language as tl
+
+from kernels.guards import forward_only
 
 SAMPLE = 32  # rows of each input that centre and unit are taken from
 DEPTH = 64  # float16 a tile of operands is deep: 128 bytes, the widest swizzle of shared memory
@@ -20,6 +23,7 @@ BLOCK_ROWS = 16
 # A sampled coordinate ends below 2^10: 6 bits under float16's largest, and lo's spacing of 2^-24 lies
 # 34 bits below it.
 TOP = tl.constexpr(9)
+MOST = tl.constexpr(40)
 LARGEST = tl.constexpr(6.0e4)
 
 
@@ -28,7 +32,7 @@ class Operands(NamedTuple):
 
     pieces1: torch.Tensor  # [rows1, pieces * depth] float16: hi, then lo
     pieces2: torch.Tensor
-    norm1: torch.Tensor  # [rows1] float32: the squared norm of hi + lo; NaN where float16 cannot hold the row
+    norm1: torch.Tensor  # [rows1] float32: |unit * (hi + lo)|^2; NaN where float16 cannot hold the row
     norm2: torch.Tensor
     unit: torch.Tensor  # [1] float32: the length of 1
     depth: int  # d rounded up to whole tiles
@@ -69,12 +73,15 @@ def sample_kernel(  # grid: (blocks of coordinates,); centre: [d], peak: [blocks
 
 @triton.jit
 def _unit(peak, blocks, BLOCKS: tl.constexpr):
-    """Biased exponent of the unit, by which a sampled coordinate comes to lie below 2^(TOP + 1)."""
+    """Biased exponent of the unit, by which a sampled coordinate comes to lie below 2^(TOP + 1).
+
+    Within 2^MOST of 1, so that float32 has room for norms. Points beyond do not fit float16, or are all near.
+    """
     o = tl.arange(0, BLOCKS)
     largest = tl.max(tl.load(peak + o, mask=o < blocks, other=0.0), 0)
     exponent = largest.to(tl.int32, bitcast=True) >> 23
-    exponent = tl.where(largest > 0, tl.maximum(exponent, TOP + 1), 127 + TOP)
-    return exponent - TOP
+    exponent = tl.minimum(tl.maximum(exponent - TOP, 127 - MOST), 127 + MOST)
+    return tl.where(largest > 0, exponent, 127)
 
 
 @triton.jit
@@ -105,7 +112,7 @@ def _split(
     o_row = i_block * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)
     m_row = o_row < rows
     o_out = pieces + o_row[:, None] * (PIECES * depth)
-    b_norm = tl.zeros((BLOCK_ROWS,), tl.float32)
+    b_norm = tl.zeros((BLOCK_ROWS,), tl.float64)  # so that it is rounded once
     b_bad = tl.zeros((BLOCK_ROWS,), tl.int32)
     for start in range(0, depth, BLOCK):
         o_d = (start + tl.arange(0, BLOCK)).to(tl.int64)
@@ -120,8 +127,48 @@ def _split(
             b_lo = (b_x - b_sum).to(tl.float16)
             tl.store(o_out + (depth + o_d)[None, :], b_lo, mask=m_row[:, None])
             b_sum += b_lo.to(tl.float32)  # exact: both are multiples of x's last place
+        b_sum = b_sum.to(tl.float64)
         b_norm += tl.sum(b_sum * b_sum, 1)
+    b_norm = (b_norm / inverse / inverse).to(tl.float32)
     tl.store(norm + o_row, tl.where(b_bad > 0, float("nan"), b_norm), mask=m_row)
+
+
+def threshold(depth: int) -> float:
+    """tau: the share of |a|^2 + |b|^2 below which a squared distance is not trusted.
+
+    In units of 2^-24 (|a|^2 + |b|^2), the square is off by at most 8 from the norms, 3 from the last
+    additions, 5 from lo*lo and the points' rounding, and 2 for each 16 terms of hi*hi, whose sum the tensor
+    core truncates (half of that, since the sum grows as it goes): 16 + depth / 16. A distance is off by half
+    of the square's relative error, which must stay under 32 eps = 64 units: tau = (16 + depth / 16) / 128.
+    """
+    return (16 + depth / 16) / 128
+
+
+def pair_up(name: str, x1: torch.Tensor, x2: torch.Tensor, p: float, dtypes: tuple[torch.dtype, ...]):
+    """Check the inputs of the variant `name` -> x1 [b or 1, n, d], x2 [b or 1, m, d], out [b, n, m], its shape.
+
+    Views where strides allow it: batches that all read one set of points are never expanded. Where d is 0
+    out is 0. Raises as `triton_mma.cdist` says.
+    """
+    forward_only(name, x1, x2, dtypes=dtypes)
+    if p < 0:
+        raise ValueError(f"p must not be negative, not {p}.")
+    if p != 2:
+        raise NotImplementedError(f"{name} is a form of the Euclidean distance only, not of p = {p}.")
+    if x1.dim() < 2 or x2.dim() < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ValueError(f"cdist takes [.., n, d] and [.., m, d], not {list(x1.shape)} and {list(x2.shape)}.")
+    if x1.dtype != x2.dtype:
+        raise NotImplementedError("cdist takes two inputs of the same dtype.")
+    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+    n, m, d = x1.shape[-2], x2.shape[-2], x1.shape[-1]
+    make = x1.new_empty if d else x1.new_zeros
+    return _points(x1, batch), _points(x2, batch), make(math.prod(batch), n, m), (*batch, n, m)
+
+
+def _points(x: torch.Tensor, batch: torch.Size) -> torch.Tensor:
+    shared = math.prod(x.shape[:-2]) == 1
+    x = x if shared else x.expand(*batch, *x.shape[-2:])
+    return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
 def prepare(x1: torch.Tensor, x2: torch.Tensor, count: torch.Tensor, pieces: int) -> Operands:

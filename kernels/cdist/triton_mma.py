@@ -7,16 +7,14 @@ cannot tell apart, pairs whose squared distance is under `tau` of |a|^2 + |b|^2,
 
 from __future__ import annotations
 
-import math
-
 import torch
 import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from kernels.cdist.mma_near import SUB_M, SUB_N, near_kernel
-from kernels.cdist.mma_operands import Operands, prepare
-from kernels.guards import UP_TO_FLOAT32, forward_only
+from kernels.cdist.mma_near import recompute
+from kernels.cdist.mma_operands import pair_up, prepare, threshold
+from kernels.guards import UP_TO_FLOAT32
 
 PROGRAMS = (1 << 31) - 1  # CUDA's limit for the x dim of a grid
 
@@ -34,30 +32,58 @@ def _place(i_tile, tiles_n, tiles_m, GROUP: tl.constexpr):
 
 @triton.jit
 def _finish(b_acc, norm1, norm2, unit, out, work, count, i_batch, i_n, i_m, n, m, rows1, rows2, TAU, ABS,
-            BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr):  # fmt: skip
-    """Products to distances; NaN for near pairs, and their tile on the list."""
-    o_n, o_m = i_n * BLOCK_N + tl.arange(0, BLOCK_N), i_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    m_n, m_m = o_n < n, o_m < m
-    b_n1 = tl.load(norm1 + i_batch * rows1 + o_n, mask=m_n, other=1e30)
-    b_n2 = tl.load(norm2 + i_batch * rows2 + o_m, mask=m_m, other=1e30)
-    b_sum = b_n1[:, None] + b_n2[None, :]
-    b_square = b_sum - 2.0 * b_acc
-    far = b_square >= TAU * b_sum + ABS  # not so for NaN
-    b_square = tl.where(far, b_square, -1.0)
-    b_out = tl.sqrt(b_square) * tl.load(unit)
-    o_out = out + (i_batch.to(tl.int64) * n + o_n)[:, None] * m + o_m[None, :]
-    tl.store(o_out, b_out.to(out.dtype.element_ty), mask=m_n[:, None] & m_m[None, :])
-    if tl.min(tl.min(b_square, 1), 0) < 0:
+            BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, PARTS: tl.constexpr, TMA: tl.constexpr):  # fmt: skip
+    """Products to distances; NaN for near pairs, and their tile on the list. PARTS halves save registers."""
+    if PARTS == 1:
+        near = _store(b_acc, norm1, norm2, unit, out, i_batch, i_n * BLOCK_N, i_m * BLOCK_M, n, m, rows1, rows2,
+                      TAU, ABS, BLOCK_N, BLOCK_M, TMA)  # fmt: skip
+    else:
+        half: tl.constexpr = BLOCK_M // 2
+        b_left, b_right = b_acc.reshape(BLOCK_N, 2, half).permute(0, 2, 1).split()
+        near = _store(b_left, norm1, norm2, unit, out, i_batch, i_n * BLOCK_N, i_m * BLOCK_M, n, m, rows1, rows2,
+                      TAU, ABS, BLOCK_N, half, TMA)  # fmt: skip
+        near |= _store(b_right, norm1, norm2, unit, out, i_batch, i_n * BLOCK_N, i_m * BLOCK_M + half, n, m, rows1, rows2,
+                      TAU, ABS, BLOCK_N, half, TMA)  # fmt: skip
+    if near:
         slot = tl.atomic_add(count, 1)
         tiles_n, tiles_m = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
         tl.store(work + slot, (i_batch * tiles_n + i_n) * tiles_m + i_m)
 
 
 @triton.jit
+def _root(b_square):
+    """To half a unit in the last place and a little: Newton's step from the approximate inverse; NaN below 0."""
+    b_inverse = tl.rsqrt(b_square)
+    b_root = b_square * b_inverse
+    return b_root + (b_square - b_root * b_root) * (0.5 * b_inverse)
+
+
+@triton.jit
+def _store(b_acc, norm1, norm2, unit, out, i_batch, s_n, s_m, n, m, rows1, rows2, TAU, ABS,
+            BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, TMA: tl.constexpr):  # fmt: skip
+    o_n, o_m = s_n + tl.arange(0, BLOCK_N), s_m + tl.arange(0, BLOCK_M)
+    m_n, m_m = o_n < n, o_m < m
+    b_n1 = tl.load(norm1 + i_batch * rows1 + o_n, mask=m_n, other=1e30)
+    b_n2 = tl.load(norm2 + i_batch * rows2 + o_m, mask=m_m, other=1e30)
+    size = tl.load(unit) * tl.load(unit)
+    # one norm after the other: only one of the two roundings is as large as their sum
+    b_square = (b_n1[:, None] - (2.0 * size) * b_acc) + b_n2[None, :]
+    far = b_square > (TAU * b_n1 + ABS * size)[:, None] + (TAU * b_n2)[None, :]  # not so for NaN
+    b_square = tl.where(far, b_square, -1.0)
+    b_out = _root(b_square)
+    if TMA:
+        out.store([i_batch * n + s_n, s_m], b_out)
+    else:
+        o_out = out + (i_batch.to(tl.int64) * n + o_n)[:, None] * m + o_m[None, :]
+        tl.store(o_out, b_out.to(out.dtype.element_ty), mask=m_n[:, None] & m_m[None, :])
+    return tl.min(tl.min(b_square, 1), 0) < 0
+
+
+@triton.jit
 def product_kernel(  # grid: (tiles,); a, b: descriptors of [rows, PIECES * depth]
     a, b, norm1, norm2, unit, out, work, count, n, m, rows1, rows2, depth, TAU, ABS,
     PIECES: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr,
+    GROUP: tl.constexpr, PARTS: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
     """rows1 and rows2 are rows between batches: n and m, or 0 where all batches share one set of points."""
     i_batch, i_n, i_m = _place(tl.program_id(0), tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M), GROUP)
@@ -74,14 +100,14 @@ def product_kernel(  # grid: (tiles,); a, b: descriptors of [rows, PIECES * dept
             k1, k2 = k, k
         b_acc = tl.dot(a.load([row1, k1]), b.load([row2, k2]).T, b_acc)
     _finish(b_acc, norm1, norm2, unit, out, work, count, i_batch, i_n, i_m, n, m, rows1, rows2, TAU, ABS,
-            BLOCK_N, BLOCK_M)  # fmt: skip
+            BLOCK_N, BLOCK_M, PARTS, TMA)  # fmt: skip
 
 
 @triton.jit
 def resident_kernel(  # the same for depth == BLOCK_K; grid: (rows of tiles * columns of runs,)
     a, b, norm1, norm2, unit, out, work, count, n, m, rows1, rows2, depth, TAU, ABS,
     PIECES: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    RUN: tl.constexpr, STAGES: tl.constexpr,
+    RUN: tl.constexpr, STAGES: tl.constexpr, PARTS: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
     """A program keeps its rows of a in shared memory and passes RUN tiles of b along them."""
     tiles_n, tiles_m = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
@@ -104,18 +130,7 @@ def resident_kernel(  # the same for depth == BLOCK_K; grid: (rows of tiles * co
             b_acc = tl.dot(b_hi1, b_lo2.T, b_acc)
         b_acc = tl.dot(b_hi1, b_hi2.T, b_acc)
         _finish(b_acc, norm1, norm2, unit, out, work, count, i_batch, i_n, i_m, n, m, rows1, rows2, TAU, ABS,
-                BLOCK_N, BLOCK_M)  # fmt: skip
-
-
-def threshold(depth: int) -> float:
-    """tau: the share of |a|^2 + |b|^2 below which a squared distance is not trusted.
-
-    In units of 2^-24 (|a|^2 + |b|^2), the square is off by at most 8 from the norms, 3 from the last
-    additions, 5 from lo*lo and the points' rounding, and 2 for each 16 terms of hi*hi, whose sum the tensor
-    core truncates (half of that, since the sum grows as it goes): 16 + depth / 16. A distance is off by half
-    of the square's relative error, which must stay under 32 eps = 64 units: tau = (16 + depth / 16) / 128.
-    """
-    return (16 + depth / 16) / 128
+                BLOCK_N, BLOCK_M, PARTS, TMA)  # fmt: skip
 
 
 def near_floor(depth: int) -> float:
@@ -137,31 +152,13 @@ def cdist(
     Any strides. Inputs that share their batch dims or have none are read where they are; other broadcasts
     copy the points first. Raises NotImplementedError for another p or dtype and for autograd.
     """
-    forward_only("triton_mma", x1, x2, dtypes=UP_TO_FLOAT32)
-    if p != 2:
-        raise NotImplementedError(f"triton_mma is a form of the Euclidean distance only, not of p = {p}.")
-    if x1.dim() < 2 or x2.dim() < 2 or x1.shape[-1] != x2.shape[-1]:
-        raise ValueError(f"cdist takes [.., n, d] and [.., m, d], not {list(x1.shape)} and {list(x2.shape)}.")
-    if x1.dtype != x2.dtype:
-        raise NotImplementedError("cdist takes two inputs of the same dtype.")
-    batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-    n, m, d = x1.shape[-2], x2.shape[-2], x1.shape[-1]
-    out = x1.new_empty(math.prod(batch), n, m)
-    if out.numel() and d:
-        launch(_points(x1, batch), _points(x2, batch), out, block_n, block_m, num_warps, num_stages)
-    elif out.numel():
-        out.zero_()
-    return out.reshape(*batch, n, m)
+    x1, x2, out, shape = pair_up("triton_mma", x1, x2, p, UP_TO_FLOAT32)
+    if out.numel() and x1.shape[2]:
+        launch(x1, x2, out, block_n, block_m, num_warps, num_stages)
+    return out.reshape(shape)
 
 
-def _points(x: torch.Tensor, batch: torch.Size) -> torch.Tensor:
-    """[1, n, d] where all batches share x, else [b, n, d]: a view where strides allow it."""
-    shared = math.prod(x.shape[:-2]) == 1
-    x = x if shared else x.expand(*batch, *x.shape[-2:])
-    return x.reshape(-1, *x.shape[-2:])
-
-
-def launch(x1, x2, out, block_n, block_m, num_warps, num_stages, kernel="product", run=16, group=8):
+def launch(x1, x2, out, block_n, block_m, num_warps, num_stages, kernel="product", run=16, group=8, parts=1, tma=False):
     batch, n, m = out.shape
     d = x1.shape[2]
     tiles_n, tiles_m = triton.cdiv(n, block_n), triton.cdiv(m, block_m)
@@ -176,17 +173,12 @@ def launch(x1, x2, out, block_n, block_m, num_warps, num_stages, kernel="product
         a = TensorDescriptor.from_tensor(ops.pieces1, [block_n, block_k])
         b = TensorDescriptor.from_tensor(ops.pieces2, [block_m, block_k])
         step1, step2 = (x.shape[1] if x.shape[0] > 1 else 0 for x in (x1, x2))
-        args = (a, b, ops.norm1, ops.norm2, ops.unit, out, work, count, n, m, step1, step2, depth,
+        args = (a, b, ops.norm1, ops.norm2, ops.unit, TensorDescriptor.from_tensor(out.view(-1, m), [block_n, block_m // parts]) if tma else out, work, count, n, m, step1, step2, depth,
                 threshold(depth), near_floor(depth))
-        blocks = {"PIECES": pieces, "BLOCK_N": block_n, "BLOCK_M": block_m, "BLOCK_K": block_k}
+        blocks = {"PIECES": pieces, "BLOCK_N": block_n, "BLOCK_M": block_m, "BLOCK_K": block_k, "PARTS": parts, "TMA": tma}
         if kernel == "resident":
             grid = batch * tiles_n * triton.cdiv(tiles_m, run)
             resident_kernel[(grid,)](*args, **blocks, RUN=run, STAGES=num_stages, num_warps=num_warps)
         else:
             product_kernel[(tiles,)](*args, **blocks, GROUP=group, num_warps=num_warps, num_stages=num_stages)
-        programs = min(tiles * (block_n // SUB_N) * (block_m // SUB_M), 132 * 8)
-        sb1, sb2 = (x.stride(0) if x.shape[0] > 1 else 0 for x in (x1, x2))
-        near_kernel[(programs,)](
-            x1, x2, out, work, count, n, sb1, *x1.stride()[1:], m, sb2, *x2.stride()[1:], d,
-            BLOCK_N=block_n, BLOCK_M=block_m, SUB_N=SUB_N, SUB_M=SUB_M,
-        )
+        recompute(x1, x2, out, todo, block_n, block_m)
