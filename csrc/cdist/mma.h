@@ -38,9 +38,10 @@ int64_t mma_operand_bytes(int64_t batch, int64_t rows, int64_t d, int64_t to);
 // Whether this build holds code for the current device.
 bool mma_available();
 
-// out [batch, n, m] contiguous; near pairs are NaN, and todo[0] strips of them are listed from todo[1] on, as
-// (b * ceil(n / kMmaStrip) + strip) * ceil(m / kMmaTile) + tile.
+// out [batch, n, m] contiguous. todo: room for 1 + mma_strips(batch, n, m) numbers, of which todo[0] becomes
+// how many strips hold a near pair, and those from todo[1] on become (b * ceil(n / kMmaStrip) + strip) *
+// ceil(m / kMmaTile) + tile.
 cudaError_t cdist_mma(const MmaPoints& x1, const MmaPoints& x2, const MmaScratch& scratch, float* out,
-                      int* todo, int64_t batch, int64_t d, float tau, cudaStream_t stream);
+                      int* todo, int64_t batch, int64_t d, cudaStream_t stream);
 
 }  // namespace kernels

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import torch
 
-from kernels.cdist.mma_near import recompute
-from kernels.cdist.mma_operands import DEPTH, pair_up, threshold
+from kernels.cdist.mma_operands import pair_up
 
-DEEPEST = 128  # coordinates; the rest of shared memory holds two or three tiles on their way
-STRIP, TILE = 16, 128  # what is listed when a pair in it is near
+DEEPEST = 128  # coordinates; the rest of shared memory holds tiles on their way
 
 
 @torch.library.register_fake("kernels::cdist_mma")
-def _(x1, x2, out, todo, tau):
-    return None
+def _(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    return x1.new_empty(max(x1.shape[0], x2.shape[0]), x1.shape[1], x2.shape[1])
 
 
 def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0) -> torch.Tensor:
@@ -26,16 +24,11 @@ def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0) -> torch.Tensor:
     first. Raises NotImplementedError for another p, d or dtype and for autograd, RuntimeError where the
     library was not built for sm_90a.
     """
-    x1, x2, out, shape = pair_up("cuda_mma", x1, x2, p, (torch.float32,))
-    (batch, n, m), d = out.shape, x1.shape[2]
-    if d > DEEPEST:
-        raise NotImplementedError(f"cuda_mma takes points of at most {DEEPEST} coordinates, not {d}.")
-    if out.numel() and d:
-        strips = batch * -(-n // STRIP) * -(-m // TILE)
-        todo = torch.empty(1 + strips, dtype=torch.int32, device=x1.device)
-        depth = -(-d // DEPTH) * DEPTH
-        # beyond one block of coordinates small terms meet a sum that is large already
-        torch.ops.kernels.cdist_mma(x1, x2, out, todo, threshold(depth if depth == DEPTH else 2 * depth))
-        with torch.cuda.device_of(x1):
-            recompute(x1, x2, out, todo, STRIP, TILE)
-    return out.reshape(shape)
+    x1, x2, shape = pair_up("cuda_mma", x1, x2, p, (torch.float32,))
+    if x1.shape[2] > DEEPEST:
+        raise NotImplementedError(
+            f"cuda_mma takes points of at most {DEEPEST} coordinates, not {x1.shape[2]}."
+        )
+    if x1.numel() == 0 or x2.numel() == 0:
+        return x1.new_zeros(shape)
+    return torch.ops.kernels.cdist_mma(x1, x2).reshape(shape)

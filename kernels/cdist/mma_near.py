@@ -15,16 +15,16 @@ PROGRAMS = 1024  # they share out the list, whose length only the device knows
 
 
 @triton.jit
-def near_kernel(  # grid: any; out: [b, n, m]; work: tiles listed, `count` of them
-    x1, x2, out, work, count, n, sb1, sn1, sd1, m, sb2, sn2, sd2, d,
+def near_kernel(  # grid: any; out: [b, n, m]; todo: how many tiles, then their numbers
+    x1, x2, out, todo, n, sb1, sn1, sd1, m, sb2, sn2, sd2, d,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, SUB_N: tl.constexpr, SUB_M: tl.constexpr,
 ):  # fmt: skip
     tiles_n, tiles_m = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
     across: tl.constexpr = BLOCK_M // SUB_M
     parts: tl.constexpr = BLOCK_N // SUB_N * across
-    total = tl.load(count) * parts
+    total = tl.load(todo) * parts
     for i in range(tl.program_id(0), total, tl.num_programs(0)):
-        i_tile = tl.load(work + i // parts)
+        i_tile = tl.load(todo + 1 + i // parts)
         i_part = i % parts
         i_m = i_tile % tiles_m
         i_n = (i_tile // tiles_m) % tiles_n
@@ -49,7 +49,7 @@ def recompute(x1, x2, out, todo: torch.Tensor, block_n: int, block_m: int) -> No
     sub_n, sub_m = min(PIECE[0], block_n), min(PIECE[1], block_m)
     stride1, stride2 = (x.stride(0) if x.shape[0] > 1 else 0 for x in (x1, x2))
     near_kernel[(PROGRAMS,)](
-        x1, x2, out, todo[1:], todo, x1.shape[1], stride1, *x1.stride()[1:], x2.shape[1], stride2, *x2.stride()[1:],
+        x1, x2, out, todo, x1.shape[1], stride1, *x1.stride()[1:], x2.shape[1], stride2, *x2.stride()[1:],
         x1.shape[2], BLOCK_N=block_n, BLOCK_M=block_m, SUB_N=sub_n, SUB_M=sub_m,
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ def recompute(x1, x2, out, todo: torch.Tensor, block_n: int, block_m: int) -> No
 @triton.jit
 def _distances(o_x1, sd1, m_n, o_x2, sd2, m_m, d):
     b_sum = tl.zeros((o_x1.shape[0], o_x2.shape[0]), tl.float32)
-    for k in range(d):
+    for k in tl.range(0, d, loop_unroll_factor=8):
         b_x1 = tl.load(o_x1 + k * sd1, mask=m_n, other=0.0).to(tl.float32)
         b_x2 = tl.load(o_x2 + k * sd2, mask=m_m, other=0.0).to(tl.float32)
         b_diff = b_x1[:, None] - b_x2[None, :]
@@ -73,7 +73,7 @@ def _distances(o_x1, sd1, m_n, o_x2, sd2, m_m, d):
 def _scaled_distances(o_x1, sd1, m_n, o_x2, sd2, m_m, d):
     """The same with each pair's differences divided by the power of two below the largest of them."""
     b_peak = tl.zeros((o_x1.shape[0], o_x2.shape[0]), tl.float32)
-    for k in range(d):
+    for k in tl.range(0, d, loop_unroll_factor=8):
         b_x1 = tl.load(o_x1 + k * sd1, mask=m_n, other=0.0).to(tl.float32)
         b_x2 = tl.load(o_x2 + k * sd2, mask=m_m, other=0.0).to(tl.float32)
         b_peak = tl.maximum(b_peak, tl.abs(b_x1[:, None] - b_x2[None, :]))
@@ -81,7 +81,7 @@ def _scaled_distances(o_x1, sd1, m_n, o_x2, sd2, m_m, d):
     exponent = tl.minimum(tl.maximum(exponent, 1), 253)  # neither it nor its inverse leaves the range
     b_inverse = ((254 - exponent) << 23).to(tl.float32, bitcast=True)
     b_sum = tl.zeros((o_x1.shape[0], o_x2.shape[0]), tl.float32)
-    for k in range(d):
+    for k in tl.range(0, d, loop_unroll_factor=8):
         b_x1 = tl.load(o_x1 + k * sd1, mask=m_n, other=0.0).to(tl.float32)
         b_x2 = tl.load(o_x2 + k * sd2, mask=m_m, other=0.0).to(tl.float32)
         b_diff = (b_x1[:, None] - b_x2[None, :]) * b_inverse

@@ -53,7 +53,7 @@ def _finite(b_x):
 
 @triton.jit
 def sample_kernel(  # grid: (blocks of coordinates,); centre: [d], peak: [blocks]
-    x1, x2, centre, peak, count, rows1, n, sb1, sn1, sd1, rows2, m, sb2, sn2, sd2, d,
+    x1, x2, centre, peak, todo, rows1, n, sb1, sn1, sd1, rows2, m, sb2, sn2, sd2, d,
     SAMPLE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     i_block = tl.program_id(0)
@@ -68,7 +68,7 @@ def sample_kernel(  # grid: (blocks of coordinates,); centre: [d], peak: [blocks
     b_peak = tl.where((o_d < d)[None, :], b_peak, 0.0)
     tl.store(peak + i_block, tl.max(tl.max(_finite(b_peak), 1), 0))
     if i_block == 0:
-        tl.store(count, 0)
+        tl.store(todo, 0)
 
 
 @triton.jit
@@ -134,21 +134,27 @@ def _split(
 
 
 def threshold(depth: int) -> float:
-    """tau: the share of |a|^2 + |b|^2 below which a squared distance is not trusted.
+    """The share of |a|^2 + |b|^2 up to which a squared distance is not trusted.
 
-    In units of 2^-24 (|a|^2 + |b|^2), the square is off by at most 8 from the norms, 3 from the last
-    additions, 5 from lo*lo and the points' rounding, and 2 for each 16 terms of hi*hi, whose sum the tensor
-    core truncates (half of that, since the sum grows as it goes): 16 + depth / 16. A distance is off by half
-    of the square's relative error, which must stay under 32 eps = 64 units: tau = (16 + depth / 16) / 128.
+    In units of 2^-24 (|a|^2 + |b|^2) the square is off by at most: 2 for the norms, each rounded once; 3 for
+    the two additions; 4 for lo*lo, which is left out; 6 for the pieces' own rounding; and 2 for each 16
+    terms of hi*hi, by which the tensor core truncates a sum that grows as it goes, half of that together:
+    15 + depth / 16. A distance is off by half of the square's relative error and 1 for its root, and must
+    stay under 32 eps = 64 units: (16 + depth / 16) / 128.
     """
     return (16 + depth / 16) / 128
 
 
-def pair_up(name: str, x1: torch.Tensor, x2: torch.Tensor, p: float, dtypes: tuple[torch.dtype, ...]):
-    """Check the inputs of the variant `name` -> x1 [b or 1, n, d], x2 [b or 1, m, d], out [b, n, m], its shape.
+def near_floor(depth: int) -> float:
+    """The same in units squared: below it lo's spacing of 2^-24 counts, 2^-25 off in each coordinate."""
+    return depth / 256
 
-    Views where strides allow it: batches that all read one set of points are never expanded. Where d is 0
-    out is 0. Raises as `triton_mma.cdist` says.
+
+def pair_up(name: str, x1: torch.Tensor, x2: torch.Tensor, p: float, dtypes: tuple[torch.dtype, ...]):
+    """Check the inputs of the variant `name` -> x1 [b or 1, n, d], x2 [b or 1, m, d], the output's shape.
+
+    Views where strides allow it: points that all batches read are never expanded. Raises as
+    `triton_mma.cdist` says.
     """
     forward_only(name, x1, x2, dtypes=dtypes)
     if p < 0:
@@ -160,9 +166,7 @@ def pair_up(name: str, x1: torch.Tensor, x2: torch.Tensor, p: float, dtypes: tup
     if x1.dtype != x2.dtype:
         raise NotImplementedError("cdist takes two inputs of the same dtype.")
     batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-    n, m, d = x1.shape[-2], x2.shape[-2], x1.shape[-1]
-    make = x1.new_empty if d else x1.new_zeros
-    return _points(x1, batch), _points(x2, batch), make(math.prod(batch), n, m), (*batch, n, m)
+    return _points(x1, batch), _points(x2, batch), (*batch, x1.shape[-2], x2.shape[-2])
 
 
 def _points(x: torch.Tensor, batch: torch.Size) -> torch.Tensor:
@@ -171,8 +175,8 @@ def _points(x: torch.Tensor, batch: torch.Size) -> torch.Tensor:
     return x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
-def prepare(x1: torch.Tensor, x2: torch.Tensor, count: torch.Tensor, pieces: int) -> Operands:
-    """[b1, n, d], [b2, m, d] of any strides, neither empty -> `Operands`; sets `count` to 0. Two launches."""
+def prepare(x1: torch.Tensor, x2: torch.Tensor, todo: torch.Tensor, pieces: int) -> Operands:
+    """[b1, n, d], [b2, m, d] of any strides, neither empty -> `Operands`; sets todo[0] to 0. Two launches."""
     rows1, rows2, d = x1.shape[0] * x1.shape[1], x2.shape[0] * x2.shape[1], x1.shape[2]
     depth, blocks = triton.cdiv(d, DEPTH) * DEPTH, triton.cdiv(d, DEPTH)
     half = {"dtype": torch.float16, "device": x1.device}
@@ -182,7 +186,7 @@ def prepare(x1: torch.Tensor, x2: torch.Tensor, count: torch.Tensor, pieces: int
     small = torch.empty(rows1 + rows2 + 1 + d + blocks, **wide)
     norm1, norm2, unit, centre, peak = small.split([rows1, rows2, 1, d, blocks])
     points = (rows1, x1.shape[1], *x1.stride(), rows2, x2.shape[1], *x2.stride(), d)
-    sample_kernel[(blocks,)](x1, x2, centre, peak, count, *points, SAMPLE=SAMPLE, BLOCK=DEPTH)
+    sample_kernel[(blocks,)](x1, x2, centre, peak, todo, *points, SAMPLE=SAMPLE, BLOCK=DEPTH)
     grid = (triton.cdiv(rows1, BLOCK_ROWS) + triton.cdiv(rows2, BLOCK_ROWS),)
     split_kernel[grid](
         x1, x2, centre, peak, pieces1, pieces2, norm1, norm2, unit, *points, depth, blocks,
