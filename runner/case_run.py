@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from runner import columns, device_lock, folders, sources
+from runner.judging import Judging, Unjudged
 from runner.model import Entry, PlannedCase
+from runner.seen import faster_when_repeated
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 _MOST_RESTARTS = 3
@@ -25,7 +27,8 @@ class CaseRun:
         self.run, self.planned, self.settings = run, planned, run.settings
         self.waiting: dict[int, Entry] = {}
         self.proven: dict[int, dict[str, Any]] = {}
-        self.restarts: collections.Counter[int | None] = collections.Counter()  # for stale files, by entry
+        self.judging = Judging(run, planned)
+        self.restarts: collections.Counter[int] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
             if entry.skip:
                 self.row(entry, {"status": "skipped", "stage": "", "reason": entry.skip})
@@ -50,6 +53,8 @@ class CaseRun:
             except (WorkerLost, WorkerFailed) as lost:
                 self.run.replace_worker()
                 self._blame(lost)
+            except Unjudged as found:
+                self.all_failed(found.status, found.stage, found.reason)
 
     def _blame(self, lost: WorkerLost | WorkerFailed) -> None:
         if lost.index is None:  # no variant was running: trying again would end the same way
@@ -69,22 +74,30 @@ class CaseRun:
     def _attempt(self, worker: Worker) -> None:
         """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
         ceilings = self.run.ceilings(worker) if self.settings.mode in TIMED else None
-        opened = worker.ask("open", planned=self.planned, seed=self.settings.seed)
-        if opened["status"] == "stale":
-            return self._stale(None)
+        self.judging.restart()
+        worker.ask("open", planned=self.planned, way=self.run.way(worker))
         for entry in list(self.waiting.values()):
             if not self._prove(worker, entry):
                 return
         if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
             return
+        self.judging.close()  # the worker's memory is the worker's again
         worker.ask("close")
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""
-        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)))
+        if short := _too_large(entry, worker.facts):
+            self.row(self.waiting.pop(entry.index), {"status": "skipped", "stage": "", "reason": short})
+            return True
+        self.run.progress.step(
+            self.planned, {"index": None, "stage": "inputs", "what": "inputs and reference"}
+        )
+        draws = self.judging.draws(entry)
+        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
         if facts["status"] == "stale":
             self._stale(entry)
             return False
+        facts = self.judging.verdict(entry, facts)
         if facts["status"] == "ok":
             self.proven[entry.index] = facts
             if self.settings.mode not in TIMED or entry.interpreted:
@@ -96,18 +109,12 @@ class CaseRun:
             return False
         return True
 
-    def _stale(self, entry: Entry | None) -> None:
+    def _stale(self, entry: Entry) -> None:
         """An older version of a file lives in the worker: a new one takes over, but not for ever."""
         self.run.replace_worker()
-        index = None if entry is None else entry.index
-        self.restarts[index] += 1
-        if self.restarts[index] < _MOST_RESTARTS:
-            return
-        what = "the reference's file" if entry is None else "one of its files"
-        facts = ("error", "build", f"{what} changes each time it is imported")
-        if entry is None:
-            self.all_failed(*facts)
-        else:
+        self.restarts[entry.index] += 1
+        if self.restarts[entry.index] >= _MOST_RESTARTS:
+            facts = ("error", "build", "one of its files changes each time it is imported")
             self.row(self.waiting.pop(entry.index), dict(zip(("status", "stage", "reason"), facts)))
 
     def _keep(self, entry: Entry) -> Path:
@@ -122,6 +129,8 @@ class CaseRun:
                 self.run.progress.step(self.planned, event)
             elif event["event"] == "series":
                 self._series(event)
+            elif event["event"] in ("output", "fresh"):
+                self.judging.answer(worker, event, list(self.waiting))
         return event
 
     def _checked(self, entry: Entry, facts: dict[str, Any]) -> None:
@@ -133,8 +142,8 @@ class CaseRun:
     def _measure(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
         """False when a variant spoiled the measurement for all: it has its row, and the rest start again."""
         self.timed: dict[int, dict[str, Any]] = {}
-        seed, how = self.settings.seed, self.settings.measure
-        answer = self._events(worker, "measure", indices=list(self.waiting), how=how, seed=seed)
+        indices, how, judge = list(self.waiting), self.settings.measure, self.run.judge().pid
+        answer = self._events(worker, "measure", indices=indices, how=how, judge=judge)
         if "tampered" in answer:
             facts = {"status": "wrong", "stage": "measure", "reason": answer["reason"]}
             self.row(self.waiting.pop(answer["tampered"]), facts)
@@ -159,7 +168,11 @@ class CaseRun:
         self.run.record.traps(row, [("right", "flushed, held, in turns, many", mean_us), *answer["readings"]])
 
     def _series(self, event: dict[str, Any]) -> None:
-        self.timed[event["index"]] = event
+        index = event["index"]
+        late = self.judging.late.get(index, "")
+        if not late and not self.judging.rounds.get(index):
+            late = "none of its timed outputs was judged"
+        self.timed[index] = event | {"late": late or _from_memory(event)}
 
     def _baseline_ms(self) -> float | None:
         for index, series in self.timed.items():
@@ -184,7 +197,7 @@ class CaseRun:
             "notes": [*facts.get("notes", ()), *common["card_notes"]],
         }
         row = self.row(entry, facts)
-        self.run.record.samples(row, series, common["sm_mhz_samples"])
+        self.run.record.samples(row, series, common["sm_mhz_samples"], self.judging.rounds[entry.index])
         return row
 
     def row(self, entry: Entry, facts: dict[str, Any]) -> dict[str, Any]:
@@ -194,6 +207,24 @@ class CaseRun:
         self.run.record.add(row)
         self.run.progress.row(self.planned, row)
         return row
+
+
+def _from_memory(series: dict[str, Any]) -> str:
+    """The parent's own look at the times: why a variant seems to answer from memory."""
+    fresh = set(series["fresh"])
+    pairs = list(zip(series["rounds"], series["device_us"]))
+    new = [us for round_, us in pairs if round_ in fresh] + series["beside_us"]
+    return faster_when_repeated(new, [us for round_, us in pairs if round_ not in fresh])
+
+
+def _too_large(entry: Entry, facts: dict[str, Any]) -> str:
+    """Why the device cannot hold what a variant needs; empty when it can."""
+    on_gpu = "device_memory_bytes" in facts
+    total = facts.get("device_memory_bytes" if on_gpu else "memory_bytes")
+    need = entry.memory_bytes
+    if entry.interpreted or total is None or need <= 0.95 * total:
+        return ""
+    return f"needs {need / 1e9:.1f} GB, and {facts['device']} has {total / 1e9:.1f} GB"
 
 
 def _sha(entry: Entry) -> str:

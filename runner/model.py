@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+IPC, HOST = "CUDA IPC", "shared host memory"  # how the judge sees a worker's outputs
+
 
 class Refusal(Exception):
     """A user's mistake: one sentence that names the place and the remedy. Exit code 2."""
@@ -190,6 +192,15 @@ class PlannedCase:
     case: Case
     entries: tuple[Entry, ...]
     smoke: tuple[Case, ...] = ()  # the same case at the smoke shapes
+
+    @property
+    def checked(self) -> tuple[Case, ...]:
+        """All that a variant may be checked on; `positions` are into this."""
+        return (self.case, *self.smoke)
+
+    def positions(self, entry: Entry) -> tuple[int, ...]:
+        """Which of `checked` a variant is checked on: the interpreter is too slow for the case itself."""
+        return tuple(range(1, 1 + len(self.smoke))) if entry.interpreted else (0,)
 
 
 @dataclass(frozen=True)

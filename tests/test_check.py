@@ -5,13 +5,17 @@ import math
 import pytest
 import torch
 
-from runner import check
+from runner import check, fingerprint, poison
 
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 
 
 def errors(out, expected, dtype=F32, accuracy="elementwise"):
-    return check.compare(out, torch.as_tensor(expected, dtype=torch.float64), dtype, "cpu", accuracy)
+    """The figures; that the check of timed calls, which wants none, says the same is asked beside it."""
+    wanted = check.Expected(torch.as_tensor(expected, dtype=torch.float64), dtype)
+    found = check.compare(out, wanted, accuracy)
+    assert bool(check.compare(out, wanted, accuracy, full=False).reason) == bool(found.reason)
+    return found
 
 
 def test_the_reference_rounded_to_the_dtype_passes_with_half_an_ulp():
@@ -86,11 +90,13 @@ def test_zeros_are_refused_where_all_right_values_are_tiny():
         (torch.zeros(2, dtype=torch.float64), "float64"),
         (torch.zeros(2, device="meta"), "meta"),
         (torch.zeros(2).to_sparse(), "torch.sparse_coo"),
+        (torch.zeros(1).expand(2), "share memory"),
+        (torch.imag(torch.zeros(2, dtype=torch.complex64).conj()), "negated"),
     ],
 )
 def test_anything_but_the_right_kind_of_tensor_is_refused(out, words):
     with pytest.raises(AssertionError, match=words):
-        assert errors(out, [0.0, 0.0]).reason == ""
+        assert check.kind_fault(out, (2,), F32, "cpu") == ""
 
 
 def test_non_finite_values_must_stand_where_the_reference_has_them():
@@ -131,7 +137,7 @@ def test_pieces_add_up(monkeypatch):
     out = expected.float()
     out[901] += 1.0
     whole = errors(out, expected)
-    monkeypatch.setattr(check, "_CHUNK", 64)
+    monkeypatch.setattr(check, "_CHUNKS", {"cpu": 64})
     pieces = errors(out, expected)
     assert "at [901]" in pieces.reason
     assert pieces.max_abs_err == whole.max_abs_err
@@ -139,10 +145,33 @@ def test_pieces_add_up(monkeypatch):
 
 def test_a_change_of_an_input_is_seen_even_of_a_nan():
     x = torch.tensor([1.0, math.nan])
-    before = check.snapshot([x])
-    assert check.changed([x], before) == []
+    before = fingerprint.fingerprints([x])
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == []
     x[1] = 2.0
-    assert check.changed([x], before) == [0]
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == [0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 1001])
+@pytest.mark.parametrize("dtype", [F32, BF16, torch.int8])
+def test_swapped_elements_and_a_write_beside_an_input_are_changes(size, dtype):
+    storage = torch.arange(2 * size + 2).to(dtype)
+    x = storage[1:-1:2]  # between elements that are not its own
+    before = fingerprint.fingerprints([x])
+    beside = storage.clone()
+    storage[2] += 1
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == [0]
+    storage.copy_(beside)
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == []
+    if size > 1:
+        x[[0, -1]] = x[[-1, 0]] if bool(x[0] != x[-1]) else x[[0, -1]] + 1
+        assert fingerprint.changed(before, fingerprint.fingerprints([x])) == [0]
+
+
+def test_another_tensor_in_an_inputs_place_is_a_change():
+    x = torch.arange(6.0)
+    before = fingerprint.fingerprints([x])
+    assert fingerprint.changed(before, fingerprint.fingerprints([x.clone()])) == [0]
+    assert fingerprint.changed(before, fingerprint.fingerprints([x.view(2, 3)])) == [0]
 
 
 def test_the_reference_of_a_gradient_is_autograd_in_float64():
@@ -156,7 +185,7 @@ def test_the_reference_of_a_gradient_is_autograd_in_float64():
 @pytest.mark.parametrize("numel", [16, 1 << 14, 1 << 22])
 def test_memory_that_a_call_does_not_write_holds_nothing_right(numel):
     torch.full((numel,), 7.0)  # freed: what a variant that writes nothing would return
-    with check.poisoned([4 * numel], "cpu"):
+    with poison.poisoned([4 * numel], "cpu"):
         stale = torch.empty(numel)
     assert bool((stale.isnan() | (stale.abs() > 1e38)).all())
 
@@ -164,5 +193,5 @@ def test_memory_that_a_call_does_not_write_holds_nothing_right(numel):
 @pytest.mark.gpu
 def test_free_cuda_memory_is_poisoned():
     torch.full((1 << 20,), 7.0, device="cuda")
-    with check.poisoned([4 << 20], "cuda:0"):
+    with poison.poisoned([4 << 20], "cuda:0"):
         assert bool(torch.empty(1 << 20, device="cuda").isnan().all())
