@@ -29,9 +29,9 @@ class Announcer(Watch):
     def step(self, index: int, what: str) -> None:
         self.session.emit("step", index=self.indices[index], stage="measure", what=what)
 
-    def before_round(self, round_: int, must: bool) -> bool:
+    def before_round(self, round_: int, new: bool | None) -> bool:
         """Redraw the inputs when the round is to be a fresh one."""
-        self._round, self._kind = round_, self.fresh.kind(must)
+        self._round, self._kind = round_, "" if new is False else self.fresh.kind(bool(new))
         if self._kind:
             with self.fresh.checking():
                 answer = self.session.ask("fresh", what=self._kind)
@@ -97,6 +97,7 @@ def wire(series: Series) -> dict[str, Any]:
         "turns": series.turns,
         "fresh": series.fresh,
         "beside_us": series.beside_us,
+        "again_us": series.again_us,
         "start_ns": [s.start_ns for s in samples],
         "device_us": [s.device_us for s in samples],
         "host_us": [s.host_us for s in samples],

@@ -9,10 +9,11 @@ from typing import Any
 from runner import columns, device_lock, folders, sources
 from runner.judging import Judging, Unjudged
 from runner.model import Entry, PlannedCase
-from runner.seen import faster_when_repeated
+from runner.seen import from_memory
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 _MOST_RESTARTS = 3
+_TIMES = ("rounds", "device_us", "fresh", "beside_us", "again_us")  # what tells who answers from memory
 TIMED = ("bench", "traps")  # the modes that time what is right
 
 
@@ -172,7 +173,7 @@ class CaseRun:
         late = self.judging.late.get(index, "")
         if not late and not self.judging.rounds.get(index):
             late = "none of its timed outputs was judged"
-        self.timed[index] = event | {"late": late or _from_memory(event)}
+        self.timed[index] = event | {"late": late or from_memory(*(event[name] for name in _TIMES))}
 
     def _baseline_ms(self) -> float | None:
         for index, series in self.timed.items():
@@ -207,14 +208,6 @@ class CaseRun:
         self.run.record.add(row)
         self.run.progress.row(self.planned, row)
         return row
-
-
-def _from_memory(series: dict[str, Any]) -> str:
-    """The parent's own look at the times: why a variant seems to answer from memory."""
-    fresh = set(series["fresh"])
-    pairs = list(zip(series["rounds"], series["device_us"]))
-    new = [us for round_, us in pairs if round_ in fresh] + series["beside_us"]
-    return faster_when_repeated(new, [us for round_, us in pairs if round_ not in fresh])
 
 
 def _too_large(entry: Entry, facts: dict[str, Any]) -> str:

@@ -12,20 +12,20 @@ from typing import Any
 import torch
 
 from runner.samples import COLD, Sample, Trial
-from runner.seen import faster_when_repeated
+from runner.seen import from_memory
 from runner.statistics import Summary, summarize
 from runner.stopping import Exactly, Precision, Rounds, Rule
 
 _random = random.SystemRandom()  # no variant can foresee whose turn it is
-_CONFIRMING = 4  # rounds on new inputs before a variant is called faster on old ones
+_CONFIRMING = 6  # rounds of either kind before a variant is called faster on inputs that it has seen
 
 
 @dataclass
 class Series:
     """The samples of one variant, in time order.
 
-    `fresh` holds the rounds whose inputs no variant had seen; `beside_us` the times of further such calls,
-    which were made for the check alone and are no samples.
+    `fresh` holds the rounds whose inputs no variant had seen. `beside_us` and `again_us` are the times of
+    further calls on new and on the same inputs, which were made for the check alone and are no samples.
     """
 
     rounds: list[int] = field(default_factory=list)
@@ -33,17 +33,14 @@ class Series:
     samples: list[Sample] = field(default_factory=list)
     fresh: list[int] = field(default_factory=list)
     beside_us: list[float] = field(default_factory=list)
+    again_us: list[float] = field(default_factory=list)
     end_to_end_us: float = 0.0
     stop_reason: str = ""
 
     @property
     def suspicion(self) -> str:
         """Why it seems to answer from memory; empty when it does not."""
-        fresh, repeated = set(self.fresh), []
-        times = list(self.beside_us)
-        for round_, sample in zip(self.rounds, self.samples):
-            (times if round_ in fresh else repeated).append(sample.device_us)
-        return faster_when_repeated(times, repeated)
+        return from_memory(self.rounds, self.device_us, self.fresh, self.beside_us, self.again_us)
 
     @property
     def device_us(self) -> list[float]:
@@ -64,8 +61,8 @@ class Watch:
     def step(self, index: int, what: str) -> None:
         """Called before each step that runs a variant's code."""
 
-    def before_round(self, round_: int, must: bool) -> bool:
-        """Called before each round; whether its inputs are new. They are when they `must` be."""
+    def before_round(self, round_: int, new: bool | None) -> bool:
+        """Called before each round; whether its inputs are new. None leaves that to the watch."""
         return False
 
     def before(self, index: int) -> None:
@@ -127,7 +124,7 @@ def take_turns(
     start = time.monotonic()
     while rounds.another([one.device_us for one in series], time.monotonic() - start - watch.checking_s):
         turns.round()
-    turns.round(must=True)
+    turns.round(new=True)
     turns.beside()
     for index, timer in enumerate(timers):
         watch.step(index, "end to end")
@@ -155,9 +152,9 @@ class _Turns:
         self.order = list(range(len(timers)))
         self.count = 0
 
-    def round(self, must: bool = False, beside: bool = False) -> None:
-        """Each once. `must`: on new inputs; `beside`: for the check alone."""
-        fresh = self.watch.before_round(self.count, must)
+    def round(self, new: bool | None = None, beside: bool = False) -> None:
+        """Each once. `new`: whether on new inputs; `beside`: for the check alone."""
+        fresh = self.watch.before_round(self.count, new)
         _random.shuffle(self.order)
         for turn, index in enumerate(self.order):
             self.watch.step(index, f"trial {self.count + 1}")
@@ -165,7 +162,7 @@ class _Turns:
                 self._once(index)
             sample, one = self._once(index), self.series[index]
             if beside:
-                one.beside_us.append(sample.device_us)
+                (one.beside_us if fresh else one.again_us).append(sample.device_us)
                 continue
             one.add(self.count, turn, sample)
             if fresh and self.cold:
@@ -184,10 +181,11 @@ class _Turns:
     def beside(self) -> None:
         """What the rounds left open: too few fresh ones, or a variant that seems to answer from memory."""
         while self.watch.lacking:
-            self.round(must=True, beside=True)
+            self.round(new=True, beside=True)
         if any(one.suspicion for one in self.series):
-            for _ in range(_CONFIRMING):
-                self.round(must=True, beside=True)
+            for _ in range(_CONFIRMING):  # side by side, so that a drift of the machine's is nobody's
+                self.round(new=True, beside=True)
+                self.round(new=False, beside=True)
 
 
 @dataclass(frozen=True)

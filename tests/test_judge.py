@@ -1,4 +1,4 @@
-"""The right answer is known in another process; timed calls are judged on values that nobody could foresee."""
+"""What is right is known in another process; timed calls are judged on values that nobody could foresee."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from runner.clock_cpu import CpuClock, last_level_cache_bytes
 from runner.clock_cuda import CudaClock
 from runner.measure import Watch, benchmark, rule_for, take_turns
 from runner.samples import Sample, Trial
-from runner.seen import faster_when_repeated
+from runner.seen import faster_when_repeated, from_memory
 
 
 class FakeEvent:
@@ -145,10 +145,10 @@ class Fresh(Watch):
     def lacking(self):
         return self.left > 0
 
-    def before_round(self, round_, must):
-        fresh = must or round_ % 3 == 0
+    def before_round(self, round_, new):
+        fresh = round_ % 3 == 0 if new is None else new
         self.left -= fresh
-        self.rounds.append((round_, must))
+        self.rounds.append((round_, fresh))
         return fresh
 
     def returned(self, output):
@@ -165,7 +165,7 @@ def test_turns_give_everybody_one_call_a_round_in_changing_order():
     assert len({tuple(one) for one in rounds}) > 3
     assert [len(one.samples) for one in series] == [20, 20, 20]
     assert watch.seen == clock.order
-    assert watch.rounds[-1] == (19, True) and not any(must for _, must in watch.rounds[:-1])
+    assert watch.rounds[-1] == (19, True) and len(watch.rounds) == 20
     assert all(one.fresh == [0, 3, 6, 9, 12, 15, 18, 19] for one in series)
     firsts = collections.Counter(one[0] for one in rounds)
     assert len(firsts) == 3
@@ -196,8 +196,7 @@ class Remembers(Counting):
         return timer
 
     def us(self):
-        round_, must = self.watch.rounds[-1]
-        return 100.0 if must or round_ % 3 == 0 else 10.0
+        return 100.0 if self.watch.rounds[-1][1] else 10.0
 
 
 def test_who_answers_from_memory_is_looked_at_again_and_said_to():
@@ -205,7 +204,13 @@ def test_who_answers_from_memory_is_looked_at_again_and_said_to():
     rules = [rule_for(12, 1, 4, 4, 1.0)]
     (series,) = take_turns(Remembers(watch), [Trial(lambda: "a")], rules, "cold", 0, watch)
     assert "faster on inputs that it has seen before: 10 us" in series.suspicion
-    assert len(series.beside_us) == 4
+    assert len(series.beside_us) == len(series.again_us) == 6
+
+
+def test_a_machine_that_grows_slower_is_not_taken_for_a_memory():
+    times = [100.0] * 20 + [300.0] * 4
+    assert from_memory(range(24), times, [20, 21, 22, 23], [], []) != ""
+    assert from_memory(range(24), times, [20, 21, 22, 23], [300.0] * 6, [290.0] * 6) == ""
 
 
 def test_an_honest_variant_among_noise_is_not_said_to_remember():
