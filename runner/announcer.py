@@ -76,6 +76,10 @@ class Announcer(Watch):
     def checking_s(self) -> float:
         return self.fresh.spent_s
 
+    @property
+    def timing_s(self) -> float:
+        return self.fresh.timing_s
+
     def between_rounds(self, round_: int) -> None:
         state = self.sampler.sample(force=round_ == 0)
         self.sm_mhz.append(state.sm_mhz if state else self.sm_mhz[-1] if self.sm_mhz else None)

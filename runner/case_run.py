@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,7 @@ class CaseRun:
             self.row(self.waiting.pop(answer["tampered"]), facts)
             self.run.replace_worker()
             return False
+        self._log_cost(answer["checking_s"], answer["timing_s"], len(indices))
         baseline = self._baseline_ms()
         common = {**answer["card"], "ceilings": ceilings, "baseline_ms": baseline}
         common["event_overhead_us"] = answer["event_overhead_us"]
@@ -162,6 +164,12 @@ class CaseRun:
             if self.settings.mode == "traps" and row["status"] == "ok":
                 self._traps(worker, index, row)
         return True
+
+    def _log_cost(self, checking_s: float, timing_s: float, variants: int) -> None:
+        """What the check of timed calls cost, for `run.log`."""
+        words = f"{self.planned.case.case_id}: {variants} variants timed in {timing_s:.2f} s"
+        with contextlib.suppress(OSError):  # a full disk: the rows say so
+            self.run.record.log.write(f"{words}, checked meanwhile in {checking_s:.2f} s\n".encode())
 
     def _traps(self, worker: Worker, index: int, row: dict[str, Any]) -> None:
         mean_us = row["mean_ms"] * 1e3

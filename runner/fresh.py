@@ -38,9 +38,13 @@ class Freshness:
     def lacking(self) -> bool:
         return min(self.counts.values()) < LEAST
 
+    @property
+    def timing_s(self) -> float:
+        """Of the time since the start, what was not checking."""
+        return time.monotonic() - self._start - self.spent_s
+
     def _affordable(self) -> bool:
-        timing_s = time.monotonic() - self._start - self.spent_s
-        return self.spent_s < 0.5 * max(_ALLOWED_S * self._variants, 2 * timing_s)
+        return self.spent_s < 0.5 * max(_ALLOWED_S * self._variants, 2 * self.timing_s)
 
     @contextmanager
     def checking(self):

@@ -178,6 +178,7 @@ class Session:
             "event_overhead_us": self.clock.event_overhead_us,
             "card": watch.card(),
             "checking_s": watch.checking_s,
+            "timing_s": watch.timing_s,
         }
 
     def ceilings(self, refresh: bool) -> dict[str, Any]:
