@@ -1,22 +1,22 @@
 """Is it right? A variant's output against the op's definition in float64, on the same inputs.
 
 The rule (METHODOLOGY.md, "The check"): with r the reference, o the output and rms the root mean
-square of the finite r, an elementwise form needs |o - r| <= tolerance * (|r| + rms) everywhere; a
-normwise form needs ||o - r|| <= tolerance * ||r||. NaN and infinities must stand where the
-reference, rounded to the output's dtype, has them.
+square of the finite r, |o - r| <= t * (|r| + rms) everywhere; a form judged by norm needs
+||o - r|| <= t * ||r||, and the former with sqrt(t). NaN and infinities must stand where the
+reference, rounded to the output's dtype, has them. `runner.bounds` says what t is.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import torch
 
-# In units of the dtype's eps. 16-bit: a chain of rounded steps (the naive forms) is allowed, an
-# error of a whole wrong term is not. float32: far below TF32's or bfloat16's 2**-11 and 2**-8.
-_EPS_UNITS = {torch.float64: 64, torch.float32: 32, torch.bfloat16: 4, torch.float16: 4}
+from runner.bounds import Bound
+
 # Elements compared at once: about 1 GiB of temporaries on a GPU; on a CPU they stay in its cache.
 _CHUNKS = {"cpu": 1 << 17, "cuda": 1 << 25}
 
@@ -33,11 +33,6 @@ class Errors:
     reason: str = ""
 
 
-def tolerance(dtype: torch.dtype) -> float:
-    """The relative tolerance of a dtype; 0 for integers, which must be exact."""
-    return _EPS_UNITS[dtype] * torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
-
-
 def reference(
     definition: Callable,
     inputs: Sequence[torch.Tensor],
@@ -51,15 +46,28 @@ def reference(
     output's gradient for an output. Returns the expected tensors and the upstream gradient used.
     """
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
+    given: list[torch.Tensor] = []
+
+    def widened(out: torch.Tensor) -> torch.Tensor:
+        given.append(upstream(out))
+        return given[0].double()
+
+    call = functools.partial(definition, **arguments)
+    return outputs(call, wide, grad, widened), given[0] if given else None
+
+
+def outputs(
+    call: Callable, inputs: Sequence[torch.Tensor], grad: Sequence[int], upstream: Callable
+) -> list[torch.Tensor]:
+    """A call's output, or its gradients for the inputs at these positions."""
     if not grad:
         with torch.no_grad():
-            return [definition(*wide, **arguments)], None
+            return [call(*inputs)]
     # detach: .double() of a float64 tensor is the tensor itself
-    leaves = [x.detach().requires_grad_(i in grad) for i, x in enumerate(wide)]
+    leaves = [x.detach().requires_grad_(i in grad) for i, x in enumerate(inputs)]
     with torch.enable_grad():
-        out = definition(*leaves, **arguments)
-    given = upstream(out)
-    return list(torch.autograd.grad(out, [leaves[i] for i in grad], given.double())), given
+        out = call(*leaves)
+    return list(torch.autograd.grad(out, [leaves[i] for i in grad], upstream(out)))
 
 
 class Expected:
@@ -82,17 +90,25 @@ class Expected:
         self.rms, self.norm = math.sqrt(square / max(count, 1)), math.sqrt(square)
 
 
-def compare(out: torch.Tensor, expected: Expected, accuracy: str, full: bool = True) -> Errors:
+def compare(out: torch.Tensor, expected: Expected, bound: Bound, full: bool = True) -> Errors:
     """An output against what is expected of it; shape and dtype are known to be right.
 
     Not `full`: the figures are filled only when it is wrong.
     """
-    if expected.values.numel() == 0:
+    if expected.values.numel() == 0 or (not full and not refused(out, expected, bound)):
         return Errors()
-    flat, wanted = out.reshape(-1), expected.values.reshape(-1)
-    if not full and accuracy == "elementwise" and expected.plain and _within(flat, wanted, expected):
-        return Errors()
-    return _compare_values(flat, wanted, expected, accuracy)
+    totals, start = _Totals(expected, bound), 0
+    for piece, right in zip(_pieces(out.reshape(-1)), _pieces(expected.values.reshape(-1))):
+        totals.add(piece.double(), right.double(), start)
+        start += piece.numel()
+    return totals.errors()
+
+
+def refused(out: torch.Tensor, expected: Expected, bound: Bound) -> bool:
+    """Whether `compare` finds a reason, as soon as it is known."""
+    if bound.norm == math.inf and expected.plain:
+        return not _within(out.reshape(-1), expected.values.reshape(-1), expected.rms, bound.element)
+    return bool(compare(out, expected, bound).reason)
 
 
 def worst(found: Sequence[Errors]) -> Errors:
@@ -129,29 +145,20 @@ def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
     return iter(flat.split(_CHUNKS[flat.device.type])) if flat.numel() else iter(())
 
 
-def _within(out: torch.Tensor, wanted: torch.Tensor, expected: Expected) -> bool:
+def _within(out: torch.Tensor, wanted: torch.Tensor, rms: float, limit: float) -> bool:
     """The elementwise rule for finite values, in as few passes as there are: NaN compares false."""
-    relative = tolerance(expected.dtype)
     for piece, right in zip(_pieces(out), _pieces(wanted)):
         error = piece.double().sub_(right).abs_()
-        if not bool((error <= right.abs().add_(expected.rms).mul_(relative)).all()):
+        if not bool((error <= right.abs().add_(rms).mul_(limit)).all()):
             return False
     return True
-
-
-def _compare_values(out: torch.Tensor, wanted: torch.Tensor, expected: Expected, accuracy: str) -> Errors:
-    totals, start = _Totals(expected), 0
-    for piece, right in zip(_pieces(out), _pieces(wanted)):
-        totals.add(piece.double(), right.double(), start)
-        start += piece.numel()
-    return totals.errors(accuracy)
 
 
 class _Totals:
     """Running maxima and what breaks the rule, over the pieces of one output."""
 
-    def __init__(self, expected: Expected) -> None:
-        self.expected, self.dtype = expected, expected.dtype
+    def __init__(self, expected: Expected, bound: Bound) -> None:
+        self.expected, self.dtype, self.bound = expected, expected.dtype, bound
         self.abs = self.rel = self.ulp = self.square = self.scaled = 0.0
         self.bad = self.strange = 0  # elements beyond the bound; elements that differ in being finite
         self.worst = self.first = ""
@@ -159,7 +166,7 @@ class _Totals:
     def add(self, out: torch.Tensor, right: torch.Tensor, start: int) -> None:
         """Take in one piece, float64 both."""
         rounded = right.to(self.dtype).double()
-        self._map(out, rounded, start)
+        self._map(out, right, rounded, start)
         finite = rounded.isfinite() & out.isfinite()
         error = torch.where(finite, (out - right).abs(), 0.0)
         size = torch.where(finite, right.abs(), 0.0)
@@ -169,9 +176,11 @@ class _Totals:
         self.square += float(error.square().sum())
         self._bound(torch.where(error > 0, error / (size + self.expected.rms), 0.0), out, right, start)
 
-    def _map(self, out: torch.Tensor, rounded: torch.Tensor, start: int) -> None:
+    def _map(self, out: torch.Tensor, right: torch.Tensor, rounded: torch.Tensor, start: int) -> None:
         infinite = torch.where(rounded.isinf(), out == rounded, out.isfinite())
         differs = ~torch.where(rounded.isnan(), out.isnan(), infinite)
+        if self.dtype.is_floating_point:
+            differs &= ~self._at_the_edge(out, right)
         if not bool(differs.any()):
             return
         if not self.first:
@@ -179,13 +188,21 @@ class _Totals:
             self.first = f"{self._index(start + at)}: {out[at]:.6g}, not {rounded[at]:.6g}"
         self.strange += int(differs.sum())
 
+    def _at_the_edge(self, out: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """Within the bound of the dtype's largest number an output may overflow or not."""
+        largest, limit = torch.finfo(self.dtype).max, min(self.bound.element, 0.1)
+        near = (
+            right.isfinite() & (right.abs() >= (1 - limit) * largest) & (right.abs() <= (1 + limit) * largest)
+        )
+        return near & (out.abs() >= (1 - 2 * limit) * largest) & (out.sign() == right.sign())
+
     def _bound(self, scaled: torch.Tensor, out: torch.Tensor, right: torch.Tensor, start: int) -> None:
         worst = float(scaled.max())
-        if worst > max(self.scaled, tolerance(self.dtype)):
+        if worst > max(self.scaled, self.bound.element):
             at = int(scaled.argmax())
             self.worst = f"{self._index(start + at)}: {out[at]:.9g}, not {right[at]:.9g}"
         self.scaled = max(self.scaled, worst)
-        self.bad += int((scaled > tolerance(self.dtype)).sum())
+        self.bad += int((scaled > self.bound.element).sum())
 
     def _index(self, flat: int) -> str:
         """An element's place, as `[row, col]`."""
@@ -195,25 +212,21 @@ class _Totals:
             place.append(here)
         return str(place[::-1])
 
-    def errors(self, accuracy: str) -> Errors:
+    def errors(self) -> Errors:
         norm = self.expected.norm
         relative = math.sqrt(self.square) / norm if norm else (0.0 if self.square == 0 else math.inf)
-        return Errors(self.abs, self.rel, relative, self.ulp, self.scaled, self._reason(accuracy, relative))
+        return Errors(self.abs, self.rel, relative, self.ulp, self.scaled, self._reason(relative))
 
-    def _reason(self, accuracy: str, relative: float) -> str:
-        name, limit = _name(self.dtype), tolerance(self.dtype)
+    def _reason(self, relative: float) -> str:
+        limit, words = self.bound.norm, self.bound.words
         if self.strange:
             return f"{self.strange} elements differ in being finite, the first at {self.first}"
-        if accuracy == "normwise":
-            return (
-                ""
-                if relative <= limit
-                else f"norm-relative error {relative:.2e} is over {limit:.1e} ({name})"
-            )
+        if relative > limit:
+            return f"norm-relative error {relative:.2e} is over {words}, {limit:.1e}"
         if not self.bad:
             return ""
         share = 100.0 * self.bad / self.expected.values.numel()
-        return f"{self.bad} elements ({share:.3g} %) beyond the {name} bound; the worst at {self.worst}"
+        return f"{self.bad} elements ({share:.3g} %) beyond {words}; the worst at {self.worst}"
 
 
 def _ulp(size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

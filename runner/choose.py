@@ -48,7 +48,7 @@ def settings(raw: dict[str, Any], origin: Origin) -> Settings:
     return _Chooser(raw, origin).settings()
 
 
-NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", {})
+NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", "", {})
 
 
 class _Chooser:

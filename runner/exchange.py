@@ -143,6 +143,7 @@ def _handle(memory: torch.Tensor) -> list[Any]:
 
 def _opened(worker: int, place: dict[str, Any]) -> torch.Tensor:
     if "ipc" in place:
+        torch.cuda.init()  # the next but one dies without
         parts = [base64.b64decode(p["bytes"]) if isinstance(p, dict) else p for p in place["ipc"]]
         storage = torch.UntypedStorage._new_shared_cuda(*parts)
         return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

@@ -62,7 +62,19 @@ def _draw(case: Case, spec: Input, seed: int) -> torch.Tensor:
 
 
 def _fill(storage: torch.Tensor, case: Case, spec: Input, seed: int) -> None:
-    _INITS[spec.init](storage, _generator(case, spec.name, seed))
+    generator = _generator(case, spec.name, seed)
+    _INITS[spec.init](storage, generator)
+    if storage.is_floating_point() and spec.scale != 1.0:
+        storage.mul_(spec.scale)
+    if storage.is_floating_point() and spec.specials:
+        _place_specials(storage.view(-1), generator)
+
+
+def _place_specials(flat: torch.Tensor, generator: torch.Generator) -> None:
+    """A few, so that most of a row or of an output stays finite."""
+    if flat.numel():
+        places = torch.randint(flat.numel(), (len(_SPECIALS),), generator=generator, device=flat.device)
+        flat[places] = torch.tensor(_SPECIALS, dtype=flat.dtype, device=flat.device)
 
 
 def _normal(out: torch.Tensor, generator: torch.Generator) -> None:
@@ -86,6 +98,7 @@ def _integers(out: torch.Tensor, generator: torch.Generator) -> None:
     out.random_(low, high, generator=generator)
 
 
+_SPECIALS = (math.inf, math.nan, -math.inf, -math.inf, -math.inf)
 _INITS = {"normal": _normal, "uniform": _uniform, "integers": _integers}
 
 

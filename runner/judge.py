@@ -6,7 +6,9 @@ copies of outputs. No variant is ever imported here, and nothing that a worker s
 
 from __future__ import annotations
 
+import functools
 import gc
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +17,8 @@ from typing import Any
 
 import torch
 
-from runner import check, serving
+from runner import check, probes, serving
+from runner.bounds import bound
 from runner.build import StaleProcess, build
 from runner.exchange import Inbox, Part
 from runner.faults import said
@@ -23,6 +26,7 @@ from runner.inputs import grad_positions, make_inputs, output_dtypes, upstream_g
 from runner.model import Case, PlannedCase, Target, Variant
 from runner.plan import canonical
 
+_ROOM = 0.3  # of the memory, for the next draw
 REQUESTS = ("hello", "accept", "open", "expect", "look", "close")
 
 
@@ -44,6 +48,9 @@ class _Draw:
     inputs: list[torch.Tensor]
     expected: dict[str, list[check.Expected]] = field(default_factory=dict)
     out_shape: tuple[int, ...] = ()
+    upstream: torch.Tensor | None = None
+    builtin: dict[str, list[check.Errors] | None] = field(default_factory=dict)
+    probed: dict[tuple, probes.Found] = field(default_factory=dict)
 
 
 class Judge:
@@ -115,8 +122,24 @@ class Judge:
         draw = self.draws.get(position)
         if draw is None or (draw.number, draw.seed) != (number, seed):
             self.draws.pop(position, None)  # its memory first
+            self._make_room()
             draw = self.draws[position] = _Draw(number, seed, make_inputs(self.cases[position], seed))
         return draw
+
+    def _make_room(self) -> None:
+        """Where memory is short, what is beside the case is evaluated again when it is asked for again."""
+        if self._free() < _ROOM:
+            for position in [p for p in self.draws if self.cases[p].where]:
+                del self.draws[position]
+            if self.device != "cpu":
+                torch.cuda.empty_cache()
+
+    def _free(self) -> float:
+        """The share of the device's memory that nobody uses."""
+        if self.device == "cpu":
+            return os.sysconf("SC_AVPHYS_PAGES") / os.sysconf("SC_PHYS_PAGES")
+        free, total = torch.cuda.mem_get_info(self.device)
+        return free / total
 
     def _evaluate(self, position: int, draw: _Draw, key: str, kwargs: dict[str, Any]) -> None:
         case = self.cases[position]
@@ -126,10 +149,10 @@ class Judge:
             draw.out_shape = tuple(out.shape)
             return upstream_gradient(case, out.shape, draw.seed)
 
-        values, given = check.reference(
+        values, draw.upstream = check.reference(
             self.definition, draw.inputs, arguments, grad_positions(case), upstream
         )
-        if given is None:
+        if draw.upstream is None:
             draw.out_shape = tuple(values[0].shape)
         dtypes = output_dtypes(case)
         draw.expected[key] = [check.Expected(v, d) for v, d in zip(values, dtypes, strict=True)]
@@ -142,26 +165,71 @@ class Judge:
         seed: int,
         kwargs: dict[str, Any],
         accuracy: str,
+        unit: str,
         worker: int,
         place: dict[str, Any],
         full: bool,
     ) -> dict[str, Any]:
-        """Compare the worker's copies with a draw's answers. `full` gives the figures of right ones too."""
+        """Compare the worker's copies with a draw's answers. `full` gives the figures of right ones too.
+
+        A case whose right answer cannot be told from a wrong one is said to be degenerate.
+        """
         try:
             expected = self._expected(position, number, seed, kwargs)
         except _Failed as failed:
             return {"status": "failed", "reason": str(failed)}
+        draw, key = self.draws[position], canonical(kwargs)
+        builtin = self._builtin(position, draw, key) if full else None
+        limits = [None] * len(expected) if builtin is None else [one.scaled_err for one in builtin]
+        bounds = [bound(e.dtype, accuracy, unit, limit) for e, limit in zip(expected, limits)]
+        own = full and not self.cases[position].where
+        found = self._probed(draw, (key, accuracy, unit), expected, bounds) if own else None
         parts = [Part(tuple(one.values.shape), one.dtype) for one in expected]
-        found = [
-            check.compare(output, one, accuracy, full)
-            for output, one in zip(self.inbox.read(worker, place, parts), expected, strict=True)
-        ]
+        copies = self.inbox.read(worker, place, parts)
+        errors = [check.compare(*each, full) for each in zip(copies, expected, bounds, strict=True)]
         self._synchronize()
-        return vars(check.worst(found))
+        told = vars(check.worst(errors)) | {"over_builtin": _over(errors, builtin, accuracy)}
+        return told | {"tolerance": bounds[0].element} | (vars(found) if found else {})
+
+    def _probed(self, draw: _Draw, key: tuple, expected: list, bounds: list) -> probes.Found:
+        if key not in draw.probed:
+            draw.probed[key] = probes.probe(expected, bounds, draw.inputs)
+        return draw.probed[key]
+
+    def _builtin(self, position: int, draw: _Draw, key: str) -> list[check.Errors] | None:
+        """The built-in's own errors on a draw; None where there is none, or it cannot do this."""
+        case = self.cases[position]
+        if case.builtin is None:
+            return None
+        if key not in draw.builtin:
+            draw.builtin[key] = self._called(case, draw, draw.expected[key])
+        return draw.builtin[key]
+
+    def _called(self, case: Case, draw: _Draw, expected: list) -> list[check.Errors] | None:
+        call = functools.partial(
+            build(case.builtin, self.device, Path()).fn, **case.attrs, **case.builtin.kwargs
+        )
+        try:
+            outputs = check.outputs(call, draw.inputs, grad_positions(case), lambda out: draw.upstream)
+        except (RuntimeError, NotImplementedError, TypeError):  # torch has no such kernel
+            return None
+        if any(check.kind_fault(o, e.values.shape, e.dtype, self.device) for o, e in zip(outputs, expected)):
+            return None
+        return [check.compare(o.detach(), e, bound(e.dtype)) for o, e in zip(outputs, expected)]
 
     def _synchronize(self) -> None:
         if self.device != "cpu":
             torch.cuda.synchronize(self.device)
+
+
+def _over(errors: list[check.Errors], builtin: list[check.Errors] | None, accuracy: str) -> float | None:
+    """A variant's error over the built-in's, the worst of the outputs; None where that says nothing."""
+    if builtin is None:
+        return None
+    name = "norm_rel_err" if accuracy == "normwise" else "scaled_err"
+    pairs = [(getattr(mine, name), getattr(own, name)) for mine, own in zip(errors, builtin)]
+    ratios = [mine / own if own else 1.0 for mine, own in pairs if own or not mine]
+    return max(ratios) if len(ratios) == len(pairs) else None
 
 
 def main(argv: list[str]) -> None:

@@ -10,6 +10,7 @@ from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 ERRORS = ("max_abs_err", "max_rel_err", "norm_rel_err", "max_ulp")
 _MOST_STALE = 3
+COARSE = ("tf32", "bf16")  # units
 TIMED_LATE = "right when checked, wrong when timed: "
 
 
@@ -54,6 +55,10 @@ class Judging:
     def _look(self, worker: Worker, event: dict[str, Any]) -> bool:
         entry, position = self.planned.entries[event["index"]], event["position"]
         found = {"reason": event["fault"]} if event["fault"] else self._compare(worker, entry, event)
+        if found.get("degenerate"):
+            raise Unjudged(
+                "error", "check", f"the case is degenerate: {found['degenerate']} would pass its check"
+            )
         if event["round"] is None:
             found["reason"] = found["reason"] and event["call"] + found["reason"]
             self._looks[entry.index].append((position, found))
@@ -69,6 +74,7 @@ class Judging:
             "look",
             **self._told(position, entry),
             accuracy=variant.accuracy,
+            unit=variant.unit,
             worker=worker.pid,
             place=event["place"],
             full=event["round"] is None,
@@ -76,14 +82,14 @@ class Judging:
 
     def verdict(self, entry: Entry, facts: dict[str, Any]) -> dict[str, Any]:
         """The worker's facts of a checked variant with the judge's figures and verdict."""
+        if facts["status"] not in ("ok", "wrong"):
+            return facts
         looks = self._looks.get(entry.index, [])
-        figures = {name: max((found.get(name, 0.0) for _, found in looks), default="") for name in ERRORS}
         wrong = next(((position, found["reason"]) for position, found in looks if found["reason"]), None)
         if facts["status"] == "ok" and not wrong and not looks:
             wrong = (self.planned.positions(entry)[0], "none of its outputs was judged")
-        if facts["status"] not in ("ok", "wrong"):
-            return facts
-        facts = {**figures, **facts}
+        own = [found for position, found in looks if not self.planned.checked[position].where]
+        facts = {**_figures(own), **facts, "notes": [*facts.get("notes", ()), *_notes(entry, own)]}
         if facts["reason"]:
             return facts | {"reason": self._place(facts.get("position", 0)) + facts["reason"]}
         if wrong:
@@ -95,8 +101,8 @@ class Judging:
         """Which of the checked cases it was, where it was not the case itself."""
         if position == 0:
             return ""
-        shape = self.planned.checked[position].shape
-        return f"at {' '.join(f'{dim}={size}' for dim, size in shape.items())}: "
+        case = self.planned.checked[position]
+        return f"at {case.where or ' '.join(f'{dim}={size}' for dim, size in case.shape.items())}: "
 
     def _told(self, position: int, entry: Entry) -> dict[str, Any]:
         """What the judge needs to have the right answer."""
@@ -139,3 +145,22 @@ class Judging:
         if self._opened is not None and self._opened.usable:
             self._opened.ask("close")
         self._opened = None
+
+
+def _figures(looks: list[dict[str, Any]]) -> dict[str, Any]:
+    """The worst of what the judge found on the case itself; empty cells where it found nothing."""
+    figures = {name: max((found.get(name, 0.0) for found in looks), default="") for name in ERRORS}
+    ratios = [found["over_builtin"] for found in looks if found.get("over_builtin") is not None]
+    return figures | {"err_over_builtin": max(ratios, default="")}
+
+
+def _notes(entry: Entry, looks: list[dict[str, Any]]) -> list[str]:
+    notes = []
+    if looks and all(found.get("asked") == 0 for found in looks):
+        notes.append("checked, but any output of the right shape would have passed")
+    worst = max((found.get("scaled_err", 0.0) for found in looks), default=0.0)
+    if entry.variant.accuracy == "normwise" and looks:
+        notes.append(f"judged by norm: its worst element is off by {worst:.2g} of itself and the mean size")
+    if entry.variant.unit in COARSE and entry.variant.accuracy == "elementwise" and looks:
+        notes.append(f"judged as {entry.variant.unit} arithmetic, to {looks[0].get('tolerance', 0.0):.1e}")
+    return notes

@@ -21,6 +21,7 @@ class InputSpec:
     init: str
     layouts: tuple[str, ...]
     dtype: str | None = None  # fixed dtype; None takes the case's
+    check: tuple[str, ...] = ()  # further values that variants are checked on, of `extras.KINDS`
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Op:
     grad: tuple[str, ...]
     cost: dict[str, Cost]  # by direction
     baseline: str
+    builtin: str  # the variant whose error others are measured against; empty where there is none
     variants: dict[str, Variant]
 
 
@@ -150,6 +152,8 @@ class Input:
     init: str
     layout: str
     file: str = ""
+    scale: float = 1.0  # of the drawn values
+    specials: bool = False  # infinities and a NaN among them
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,8 @@ class Case:
     read_bytes: float
     write_bytes: float
     baseline: str
+    builtin: Variant | None = None  # PyTorch's own, where the judge can call it on this case
+    where: str = ""  # what it is, beside the case that is timed; empty for that one
 
 
 @dataclass(frozen=True)
@@ -185,6 +191,7 @@ class Entry:
     memory_bytes: float  # inputs, outputs and the variant's own
     skip: str = ""  # why it does not apply; empty when it does
     interpreted: bool = False  # Triton on a CPU: checked at the smoke shapes, never timed
+    extras: tuple[int, ...] = ()  # which of the planned case's it is checked on besides
 
 
 @dataclass(frozen=True)
@@ -192,15 +199,18 @@ class PlannedCase:
     case: Case
     entries: tuple[Entry, ...]
     smoke: tuple[Case, ...] = ()  # the same case at the smoke shapes
+    extras: tuple[Case, ...] = ()  # other values and layouts, see `runner.extras`
 
     @property
     def checked(self) -> tuple[Case, ...]:
         """All that a variant may be checked on; `positions` are into this."""
-        return (self.case, *self.smoke)
+        return (self.case, *self.smoke, *self.extras)
 
     def positions(self, entry: Entry) -> tuple[int, ...]:
         """Which of `checked` a variant is checked on: the interpreter is too slow for the case itself."""
-        return tuple(range(1, 1 + len(self.smoke))) if entry.interpreted else (0,)
+        small = 1 + len(self.smoke)
+        own = tuple(range(1, small)) if entry.interpreted else (0,)
+        return own + tuple(small + extra for extra in entry.extras)
 
 
 @dataclass(frozen=True)

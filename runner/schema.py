@@ -46,6 +46,7 @@ class InputNode:
     init: str = "normal"
     layouts: list[str] = field(default_factory=lambda: ["contiguous"])
     dtype: str | None = None
+    check: list[str] = field(default_factory=lambda: ["huge", "tiny"])
 
 
 @dataclass
@@ -100,6 +101,7 @@ class OpNode:
     variants: dict[str, VariantNode]
     why: str = ""
     dim_defaults: dict[str, str | int] = field(default_factory=dict)
+    builtin: str | None = None
     attrs: dict[str, list[Any]] = field(default_factory=dict)
     grad: list[str] = field(default_factory=list)
 
@@ -155,4 +157,5 @@ TIMINGS = {
 INITS = ("normal", "uniform", "integers")
 UNITS = ("fp32", "tf32", "bf16", "fp64")
 ACCURACIES = ("elementwise", "normwise")
+CHECKS = ("huge", "tiny", "infinities")
 SETS = ("cuda", "cpu", "smoke")

@@ -96,6 +96,7 @@ class Session:
         self.emit("step", index=None, stage="inputs", what="inputs")
         for position, draw in draws.items():
             self.cases[position].draw(**draw)
+        self._at = ""  # which case beside the timed one a variant is checked on
         self.emit("step", index=index, stage="build", what="build")
         try:
             built = build(entry.variant, self.device, Path(keep))
@@ -117,9 +118,13 @@ class Session:
             told = {"index": index, "position": position, "place": outbox.place, "fault": ""}
             return self.ask("output", **told, round=None, call=call)["right"]
 
+        def announce(where: str) -> None:
+            self._at = f"at {where}: " if where else ""
+            self.emit("step", index=index, stage="check", what=f"check {where}".strip())
+
         try:
             with artifacts.capture(entry.variant, built) as captured:
-                proof = prove.prove(cases, entry, built.fn, judged)
+                proof = prove.prove(cases, entry, built.fn, judged, announce)
         except NotImplementedError as refusal:
             sentence = str(refusal).strip() or "it says that it cannot do this case"
             return {"status": "skipped", "stage": "check", "reason": sentence}
@@ -139,7 +144,7 @@ class Session:
     def _raised(self, error: BaseException, stage: str) -> dict[str, Any]:
         """The verdict on a variant that raised, and whether the process survived it."""
         log(traceback.format_exception(error))
-        answer = {"status": "error", "stage": stage, "reason": said(error) + place(error)}
+        answer = {"status": "error", "stage": stage, "reason": self._at + said(error) + place(error)}
         if isinstance(error, torch.OutOfMemoryError):
             answer["reason"] = "out of device memory: " + said(error).partition(": ")[2]
         del error

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from runner import check, fingerprint, poison
+from runner import check, fingerprint, poison, probes
+from runner.bounds import bound, tolerance
 
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 
@@ -13,8 +14,9 @@ F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 def errors(out, expected, dtype=F32, accuracy="elementwise"):
     """The figures; that the check of timed calls, which wants none, says the same is asked beside it."""
     wanted = check.Expected(torch.as_tensor(expected, dtype=torch.float64), dtype)
-    found = check.compare(out, wanted, accuracy)
-    assert bool(check.compare(out, wanted, accuracy, full=False).reason) == bool(found.reason)
+    rule = bound(dtype, accuracy)
+    found = check.compare(out, wanted, rule)
+    assert bool(check.compare(out, wanted, rule, full=False).reason) == bool(found.reason)
     return found
 
 
@@ -126,6 +128,85 @@ def test_normwise_forgives_one_element_but_not_the_norm():
     assert errors(out, expected).reason != ""
     assert errors(out, expected, accuracy="normwise").reason == ""
     assert "norm-relative" in errors(out * 1.001, expected, accuracy="normwise").reason
+    many = torch.ones(1 << 22, dtype=torch.float64)
+    out = many.float()
+    out[7] = 0.995  # in the norm this is nothing
+    assert "1 elements" in errors(out, many, accuracy="normwise").reason
+
+
+def through(x, bits):
+    """A matrix product of float32 as a unit that keeps so many bits of the mantissa makes it."""
+    mask = ~((1 << (23 - bits)) - 1)
+    return (x.view(torch.int32) & mask).view(F32)
+
+
+@pytest.mark.parametrize(("unit", "bits"), [("tf32", 10), ("bf16", 7)])
+def test_coarse_arithmetic_is_refused_unless_it_is_declared(unit, bits):
+    a, b = torch.randn(64, 128), torch.randn(128, 64)
+    wanted = check.Expected(a.double() @ b.double(), F32)
+    honest, coarse = a @ b, through(a, bits) @ through(b, bits)
+    for accuracy in ("elementwise", "normwise"):
+        assert check.compare(honest, wanted, bound(F32, accuracy)).reason == ""
+        assert check.compare(coarse, wanted, bound(F32, accuracy)).reason != ""
+        assert check.compare(coarse, wanted, bound(F32, accuracy, unit)).reason == ""
+    assert tolerance(torch.float64, unit) == tolerance(torch.float64)
+
+
+def test_an_error_over_four_times_the_built_ins_is_refused_within_the_bound_of_the_dtype():
+    wanted = check.Expected(torch.randn(1000, dtype=torch.float64), F32)
+    eps = torch.finfo(F32).eps
+    off = (wanted.values + 20 * eps * (wanted.values.abs() + wanted.rms)).float()
+    assert check.compare(off, wanted, bound(F32)).reason == ""
+    reason = check.compare(off, wanted, bound(F32, builtin=2.5 * eps)).reason
+    assert "beyond 4 times the built-in's own error" in reason
+    assert check.compare(off, wanted, bound(F32, builtin=6 * eps)).reason == ""
+    assert bound(F32, builtin=0.0).element == 8 * eps  # nobody is refused for another order of summation
+    assert bound(F32, builtin=1.0).element == tolerance(F32)
+    assert bound(torch.int64, builtin=0.0).element == 0
+
+
+def test_at_the_edge_of_overflow_either_answer_is_right():
+    wanted = check.Expected(torch.tensor([65519.0, 65521.0, 1.0], dtype=torch.float64), F16)
+    rule = bound(F16)
+    for values in ([65504.0, math.inf, 1.0], [math.inf, 65504.0, 1.0]):
+        assert check.compare(torch.tensor(values, dtype=F16), wanted, rule).reason == ""
+    for values in ([-math.inf, math.inf, 1.0], [65504.0, math.nan, 1.0], [6e4, math.inf, math.inf]):
+        assert check.compare(torch.tensor(values, dtype=F16), wanted, rule).reason != ""
+
+
+def probed(values, dtype=F32, inputs=(), accuracy="elementwise"):
+    wanted = check.Expected(torch.as_tensor(values).double(), dtype)
+    return probes.probe([wanted], [bound(dtype, accuracy)], inputs)
+
+
+@pytest.mark.parametrize("accuracy", ["elementwise", "normwise"])
+@pytest.mark.parametrize("dtype", [F32, BF16, F16])
+def test_the_check_of_an_ordinary_case_has_teeth(dtype, accuracy):
+    x = torch.randn(40, 50)
+    assert probed(torch.tanh(x), dtype, [x], accuracy) == probes.Found("", 7)
+
+
+@pytest.mark.parametrize(
+    ("values", "inputs", "name"),
+    [
+        (torch.full((100,), 3.0) + 1e-7 * torch.arange(100), [], "a constant"),
+        (torch.arange(1.0, 101), [torch.arange(1.0, 101) * (1 + 1e-7)], "an input"),
+    ],
+)
+def test_a_case_that_cannot_tell_right_from_wrong_is_degenerate(values, inputs, name):
+    assert probed(values, inputs=inputs).degenerate == name
+
+
+@pytest.mark.parametrize(
+    "values", [torch.ones(30, 1), torch.zeros(20), torch.tensor([0.5]), torch.tensor([2.0, 2.0])]
+)
+def test_what_is_right_by_chance_is_no_wrong_output(values):
+    found = probed(values, inputs=[values.clone()])
+    assert found.degenerate == "" and found.asked > 0
+
+
+def test_an_empty_output_has_nothing_to_tell_apart():
+    assert probed(torch.zeros(0, 8)) == probes.Found("", 0)
 
 
 def test_empty_outputs_compare():

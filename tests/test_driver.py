@@ -63,13 +63,13 @@ def counted():
     return CALLS
 
 def raises_when_timed(x):
-    if counted() > 5:
+    if counted() > 9:
         raise ValueError("late")
     return x * 2
 
 def changes_input_when_timed(x):
     out = x * 2
-    if counted() > 5:
+    if counted() > 9:
         x.mul_(1.5)
     return out
 
@@ -99,12 +99,12 @@ def sets_dtype(x):
 def later_wrong(x):
     global CALLS
     CALLS += 1
-    return x * 2 if CALLS < 8 else x * 3
+    return x * 2 if CALLS < 10 else x * 3
 
 def dies_when_timed(x):
     global CALLS
     CALLS += 1
-    if CALLS > 6:
+    if CALLS > 9:
         os.kill(os.getpid(), signal.SIGSEGV)
     return x * 2
 """
