@@ -7,7 +7,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, folders, sources
+from runner import columns, device_lock, folders, sanitizer, sources
 from runner.judging import Judging, Unjudged
 from runner.model import Entry, PlannedCase
 from runner.seen import from_memory
@@ -100,6 +100,13 @@ class CaseRun:
             self._stale(entry)
             return False
         facts = self.judging.verdict(entry, facts)
+        if self.settings.check == "sanitizer" and facts["status"] == "ok" and not entry.interpreted:
+            self.run.progress.step(
+                self.planned, {"index": entry.index, "stage": "check", "what": "sanitizer"}
+            )
+            limits, device = self.settings.limits, self.settings.device
+            found = sanitizer.verdict(self.planned, entry, device, limits.check_s)
+            facts |= found | {"notes": [*facts.get("notes", ()), *found.get("notes", ())]}
         if facts["status"] == "ok":
             self.proven[entry.index] = facts
             if self.settings.mode not in TIMED or entry.interpreted:

@@ -148,6 +148,7 @@ def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
 def _within(out: torch.Tensor, wanted: torch.Tensor, rms: float, limit: float) -> bool:
     """The elementwise rule for finite values, in as few passes as there are: NaN compares false."""
     for piece, right in zip(_pieces(out), _pieces(wanted)):
+        right = right.double()  # integers come as they are
         error = piece.double().sub_(right).abs_()
         if not bool((error <= right.abs().add_(rms).mul_(limit)).all()):
             return False

@@ -5,6 +5,7 @@ Each trick is one small method or class; METHODOLOGY.md says what each is for an
 
 from __future__ import annotations
 
+import ctypes
 import math
 import os
 import statistics
@@ -35,6 +36,7 @@ class CudaClock:
         self.flush_bytes = max(size, _LEAST_FLUSH_BYTES)
         self._lines = torch.zeros(self.flush_bytes // 4, dtype=torch.float32, device=self.device)
         self._sink = torch.zeros((), dtype=torch.float32, device=self.device)
+        self._reset_persisting = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
         self.holds = not any(os.environ.get(name) for name in _PROFILERS)  # they serialize: no use to hold
         self._cycles_per_us = self._calibrate_hold()
         self.event_overhead_us = self._measure_event_pair()
@@ -50,6 +52,7 @@ class CudaClock:
     def flush(self) -> None:
         """Evict what the caches hold. It ends with a read: a flush that only writes leaves dirty lines,
         and the next kernel would pay for writing them back."""
+        self._reset_persisting()  # lines that a call marked to stay are ordinary ones again
         self._lines.zero_()
         torch.sum(self._lines, dim=0, out=self._sink)
 

@@ -79,6 +79,11 @@ class Extras:
         return replace(case, inputs=inputs, where=", ".join(words), case_id=f"{case.case_id} {kind}")
 
 
+def is_small(case: Case) -> bool:
+    """Whether a case is little work for whatever tool it runs under."""
+    return sum(math.prod(one.shape) for one in case.inputs) <= _LARGEST
+
+
 def layouts(op: Op) -> tuple[str, ...]:
     """All that an input of the op declares, contiguous first."""
     declared = itertools.chain.from_iterable(spec.layouts for spec in op.inputs)

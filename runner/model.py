@@ -133,6 +133,7 @@ class Settings:
     files: dict[str, str]  # input name -> absolute path of a .pt or .npy
     device: str  # "cpu" or "cuda:N"; auto is already decided
     mode: str
+    check: str  # standard | sanitizer
     measure: Measure
     limits: Limits
     seed: int

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from runner import check, fingerprint, poison
+from runner import check, fingerprint, guards, poison
 from runner.exchange import Outbox, Part, same_bits
 from runner.inputs import grad_positions, make_inputs, output_dtypes, upstream_gradient
 from runner.model import Case, Entry
@@ -163,14 +163,21 @@ def make_trial(one: OpenCase, entry: Entry, fn: Callable) -> Trial:
 def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged: Judged) -> dict:
     """Facts. Beside the case itself one call has to do."""
     trial = make_trial(one, entry, fn)
+    beside = bool(one.case.where)
+    fence = guards.Fence(one.output_bytes if sum(one.output_bytes) < _LARGE else (), one.case.device)
     try:
         with poison.poisoned(one.output_bytes, one.case.device):
             output, first_ms, peak_mb = _first_call(trial, one)
         facts = {"first_call_ms": first_ms, "peak_memory_mb": peak_mb}
         right, reason = _judge(position, one, output, judged, "")
         same = None
-        if right and not one.case.where:
+        if fence.broken():
+            reason = "wrote out of bounds, next to its output"
+        if right and not reason and not beside:
             same, right, reason = _again(position, one, trial, output, judged)
+        del output
+        if right and not reason and not beside:
+            reason = _habits(one, entry, trial)
         reason = reason or ("" if not (names := one.changed()) else f"changed its input {names}")
     finally:
         if _alive(one.case.device) and one.changed():
@@ -178,6 +185,19 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
     status = "ok" if right and not reason else "wrong"
     stage = "check" if status == "wrong" else ""
     return facts | {"status": status, "stage": stage, "reason": reason, "deterministic": same}
+
+
+def _habits(one: OpenCase, entry: Entry, trial: Trial) -> str:
+    """What is wrong with a variant whose outputs are right."""
+
+    def call() -> None:
+        trial.prepare()
+        trial.call()
+
+    if name := guards.borrowed(entry.variant, one.case.builtin, call):
+        return f"declares a kernel of its own and calls the built-in's {name}"
+    kept = guards.kept(call, one.case.device)
+    return f"keeps memory: {kept}" if kept else ""
 
 
 def _alive(device: str) -> bool:

@@ -121,6 +121,7 @@ class Config:
     inputs: Annotated[Table, "inputs.<name>=: the .pt or .npy file of it"] = field(default_factory=dict)
     device: Annotated[str, "auto, cpu, cuda, cuda:1; auto takes a GPU when there is one"] = "auto"
     mode: Annotated[str, "what to do, see below"] = "bench"
+    check: Annotated[str, "standard, or sanitizer: also under NVIDIA's compute-sanitizer"] = "standard"
     measure: Annotated[MeasureNode, "default, quick, thorough: how times are taken"] = field(
         default_factory=dict
     )
@@ -158,4 +159,5 @@ INITS = ("normal", "uniform", "integers")
 UNITS = ("fp32", "tf32", "bf16", "fp64")
 ACCURACIES = ("elementwise", "normwise")
 CHECKS = ("huge", "tiny", "infinities")
+DEPTHS = ("standard", "sanitizer")  # of the check
 SETS = ("cuda", "cpu", "smoke")

@@ -54,7 +54,7 @@ class Session:
             self.card, self.no_card = nvml.open_card(facts["device_uuid"])
             facts["nvml"] = self.no_card or self.card.blind_spot((os.getpid(),)) or "reads this card"
         self.clock = clock_for(device)  # before any variant could change what it is made of
-        self.state = State()
+        self.state = State((self.clock,))
         gc.collect()
         gc.freeze()  # torch's hundred thousand objects stay: a collection is then short, also between trials
         return {"facts": facts}
