@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import time
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, folders, interrupts, sources
+from runner import columns, device_lock, folders, interrupts, sanitizer, sources
 from runner.blame import Blame
+from runner.judging import Judging, Unjudged
 from runner.model import Entry, PlannedCase
+from runner.seen import from_memory
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 _MOST_RESTARTS = 3
+_TIMES = ("rounds", "device_us", "fresh", "beside_us", "again_us")  # what tells who answers from memory
 TIMED = ("bench", "traps")  # the modes that time what is right
 
 
@@ -29,7 +33,8 @@ class CaseRun:
         self.proven: dict[int, dict[str, Any]] = {}
         self.blame = Blame(self)
         self.ran: list[tuple[str, int, float]] = []  # what the worker was asked to prove, see blame.py
-        self.restarts: collections.Counter[int | None] = collections.Counter()  # for stale files, by entry
+        self.judging = Judging(run, planned)
+        self.restarts: collections.Counter[int] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
             if run.row_of(planned, entry):  # a resumed run's
                 continue
@@ -57,6 +62,8 @@ class CaseRun:
             except (WorkerLost, WorkerFailed) as lost:
                 self.run.replace_worker()
                 self._blame(lost)
+            except Unjudged as found:
+                self.all_failed(found.status, found.stage, found.reason)
 
     def _blame(self, lost: WorkerLost | WorkerFailed) -> None:
         if lost.index is None:  # no variant was running: trying again would end the same way
@@ -81,28 +88,43 @@ class CaseRun:
     def _attempt(self, worker: Worker) -> None:
         """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
         ceilings = self.run.ceilings(worker) if self.settings.mode in TIMED else None
-        opened = worker.ask("open", planned=self.planned, seed=self.settings.seed)
-        if opened["status"] == "stale":
-            return self._stale(None)
+        self.judging.restart()
+        worker.ask("open", planned=self.planned, way=self.run.way(worker))
         for entry in list(self.waiting.values()):
             if not self._prove(worker, entry):
                 return
         if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
             return
+        self.judging.close()  # the worker's memory is the worker's again
         worker.ask("close")
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""
+        if short := _too_large(entry, worker.facts):
+            self.row(self.waiting.pop(entry.index), {"status": "skipped", "stage": "", "reason": short})
+            return True
+        self.run.progress.step(
+            self.planned, {"index": None, "stage": "inputs", "what": "inputs and reference"}
+        )
         with interrupts.finishing(f"the check of {entry.variant.name}"):
             return self._proven(worker, entry)
 
     def _proven(self, worker: Worker, entry: Entry) -> bool:
+        draws = self.judging.draws(entry)
         self.ran = worker.ran
         worker.ran.append((self.planned.case.case_id, entry.index, time.monotonic()))
-        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)))
+        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
         if facts["status"] == "stale":
             self._stale(entry)
             return False
+        facts = self.judging.verdict(entry, facts)
+        if self.settings.check == "sanitizer" and facts["status"] == "ok" and not entry.interpreted:
+            self.run.progress.step(
+                self.planned, {"index": entry.index, "stage": "check", "what": "sanitizer"}
+            )
+            limits, device = self.settings.limits, self.settings.device
+            found = sanitizer.verdict(self.planned, entry, device, limits.check_s)
+            facts |= found | {"notes": [*facts.get("notes", ()), *found.get("notes", ())]}
         if facts["status"] == "ok":
             self.proven[entry.index] = facts
             if self.settings.mode not in TIMED or entry.interpreted:
@@ -116,18 +138,12 @@ class CaseRun:
             return False
         return True
 
-    def _stale(self, entry: Entry | None) -> None:
+    def _stale(self, entry: Entry) -> None:
         """An older version of a file lives in the worker: a new one takes over, but not for ever."""
         self.run.replace_worker()
-        index = None if entry is None else entry.index
-        self.restarts[index] += 1
-        if self.restarts[index] < _MOST_RESTARTS:
-            return
-        what = "the reference's file" if entry is None else "one of its files"
-        facts = ("error", "build", f"{what} changes each time it is imported")
-        if entry is None:
-            self.all_failed(*facts)
-        else:
+        self.restarts[entry.index] += 1
+        if self.restarts[entry.index] >= _MOST_RESTARTS:
+            facts = ("error", "build", "one of its files changes each time it is imported")
             self.row(self.waiting.pop(entry.index), dict(zip(("status", "stage", "reason"), facts)))
 
     def _keep(self, entry: Entry) -> Path:
@@ -143,6 +159,8 @@ class CaseRun:
                 self.run.progress.step(self.planned, event)
             elif event["event"] == "series":
                 self._series(event)
+            elif event["event"] in ("output", "fresh"):
+                self.judging.answer(worker, event, list(self.waiting))
         return event
 
     def _checked(self, entry: Entry, facts: dict[str, Any]) -> None:
@@ -159,13 +177,14 @@ class CaseRun:
 
     def _measured(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
         self.timed: dict[int, dict[str, Any]] = {}
-        seed, how = self.settings.seed, self.settings.measure
-        answer = self._events(worker, "measure", indices=list(self.waiting), how=how, seed=seed)
+        indices, how, judge = list(self.waiting), self.settings.measure, self.run.judge().pid
+        answer = self._events(worker, "measure", indices=indices, how=how, judge=judge)
         if "tampered" in answer:
             facts = {"status": "wrong", "stage": "measure", "reason": answer["reason"]}
             self.row(self.waiting.pop(answer["tampered"]), facts)
             self.run.replace_worker()
             return False
+        self._log_cost(answer["checking_s"], answer["timing_s"], len(indices))
         common = {**answer["card"], "ceilings": ceilings, "baseline_ms": self._baseline_ms()}
         common["event_overhead_us"] = answer["event_overhead_us"]
         common["card_notes"] += filter(None, [ceilings["note"]])
@@ -181,13 +200,23 @@ class CaseRun:
                 self._traps(worker, index, row)
         return True
 
+    def _log_cost(self, checking_s: float, timing_s: float, variants: int) -> None:
+        """What the check of timed calls cost, for `run.log`."""
+        words = f"{self.planned.case.case_id}: {variants} variants timed in {timing_s:.2f} s"
+        with contextlib.suppress(OSError):  # a full disk: the rows say so
+            self.run.record.log.write(f"{words}, checked meanwhile in {checking_s:.2f} s\n".encode())
+
     def _traps(self, worker: Worker, index: int, row: dict[str, Any]) -> None:
         mean_us = row["mean_ms"] * 1e3
         answer = self._events(worker, "traps", index=index, mean_us=mean_us)
         self.run.record.traps(row, [("right", "flushed, held, in turns, many", mean_us), *answer["readings"]])
 
     def _series(self, event: dict[str, Any]) -> None:
-        self.timed[event["index"]] = event
+        index = event["index"]
+        late = self.judging.late.get(index, "")
+        if not late and not self.judging.rounds.get(index):
+            late = "none of its timed outputs was judged"
+        self.timed[index] = event | {"late": late or from_memory(*(event[name] for name in _TIMES))}
 
     def _baseline_ms(self) -> float | None:
         for index, series in self.timed.items():
@@ -228,7 +257,7 @@ class CaseRun:
             return worker.outlives(wait_s)
         except WorkerLost as lost:
             return lost
-        except WorkerFailed:
+        except (WorkerFailed, Unjudged):
             return None
         finally:
             self.run.replace_worker()
@@ -242,7 +271,8 @@ class CaseRun:
             facts = facts | {"notes": [*facts.get("notes", ()), note]}
         row = columns.row(self.run.identity, self.planned.case, entry, facts)
         if series is not None:  # first, so that a row that is there has its samples
-            self.run.record.samples(row, series, facts["sm_mhz_samples"])
+            judged = self.judging.rounds[entry.index]
+            self.run.record.samples(row, series, facts["sm_mhz_samples"], judged)
         self.run.record.add(row)
         self.run.progress.row(self.planned, row)
         return row
@@ -257,6 +287,16 @@ class Rehearsal(CaseRun):
 
     def row(self, entry: Entry, facts: dict[str, Any], series: dict[str, Any] | None = None) -> dict:
         return {"status": ""}  # so that no traps follow
+
+
+def _too_large(entry: Entry, facts: dict[str, Any]) -> str:
+    """Why the device cannot hold what a variant needs; empty when it can."""
+    on_gpu = "device_memory_bytes" in facts
+    total = facts.get("device_memory_bytes" if on_gpu else "memory_bytes")
+    need = entry.memory_bytes
+    if entry.interpreted or total is None or need <= 0.95 * total:
+        return ""
+    return f"needs {need / 1e9:.1f} GB, and {facts['device']} has {total / 1e9:.1f} GB"
 
 
 def _sha(entry: Entry) -> str:

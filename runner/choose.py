@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from runner import arrays, attributes, devices, forms, ops, shapes
+from runner import arrays, attributes, devices, forms, ops, sanitizer, shapes
+from runner.forms import SEED_BELOW
 from runner.model import Limits, Measure, Op, Refusal, Settings, Target
 from runner.schema import DIRECTIONS, LAYOUTS, MeasureNode
 from runner.sentences import refuse
@@ -49,7 +50,7 @@ def settings(raw: dict[str, Any], origin: Origin) -> Settings:
     return _Chooser(raw, origin).settings()
 
 
-NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", {})
+NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", "", {})
 
 
 class _Chooser:
@@ -79,6 +80,7 @@ class _Chooser:
             op=NO_OP,
             device=device,
             mode=self.raw["mode"],
+            check=self.raw["check"],
             measure=_measure(self.raw),
             limits=_limits(self.raw),
             experiment=self.origin.experiment,
@@ -114,13 +116,16 @@ class _Chooser:
             "output": self._output(),
         }
         self._fit(op, headers, chosen)
+        if raw["check"] == "sanitizer":
+            self._try(sanitizer.installed)
         refuse(self.faults)
-        seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(2**32)
+        seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(SEED_BELOW)
         return Settings(
             op=op,
             smoke=op.shapes["smoke"],
             device=device,
             mode=raw["mode"],
+            check=raw["check"],
             measure=_measure(raw),
             limits=_limits(raw),
             seed=seed,

@@ -14,13 +14,15 @@ from typing import Any
 from runner import columns, device_lock, planned, report
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
-from runner.model import Entry, PlannedCase, Refusal, Settings
+from runner.model import HOST, IPC, Entry, PlannedCase, Refusal, Settings
 from runner.plan import plan
 from runner.progress import Progress
 from runner.record import Record, claim, writing
-from runner.supervisor import Device, Worker, WorkerFailed, WorkerLost, start
+from runner.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
 
-_POOL: dict[Device, Worker] = {}  # workers outlive a run: the jobs of a sweep share them
+_OFFERED = 1024  # numbers that are sent on trial
+_WAYS: dict[str, str] = {}  # by device
+_POOL: dict[Device, Worker] = {}  # workers and judges outlive a run: the jobs of a sweep share them
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,7 @@ class _Run:
     def __init__(self, settings: Settings, record: Record, progress: Progress) -> None:
         self.settings, self.record, self.progress = settings, record, progress
         self.device = Device(settings.device, settings.measure.threads, settings.mode == "debug")
+        self.bench = Device(settings.device, settings.measure.threads, False, judges=True)
         self.identity: dict[str, Any] = {}
         self.known: dict[str, Any] | None = None
 
@@ -150,6 +153,7 @@ class _Run:
         """Why there is no worker; None when there is one."""
         try:
             self.worker()
+            self.judge()
         except (WorkerLost, WorkerFailed) as failed:
             if not self.identity:
                 self._identify({"device_name": self.settings.device, "device_uuid": ""})
@@ -158,11 +162,36 @@ class _Run:
 
     def worker(self) -> Worker:
         """The living worker; its facts go into the record when it is new to this run."""
+        launch(self.bench, self.settings.limits, _POOL, self.record.log)  # both import torch meanwhile
         worker = start(self.device, self.settings.limits, _POOL, self.record.log)
         worker.output.send_to(self.record.log)
         if not self.identity:
-            self._identify(worker.facts)
+            self._identify(worker.facts | {"outputs_judged_through": self.way(worker)})
         return worker
+
+    def judge(self) -> Worker:
+        """The living judge."""
+        judge = start(self.bench, self.settings.limits, _POOL, self.record.log)
+        judge.output.send_to(self.record.log)
+        return judge
+
+    def way(self, worker: Worker) -> str:
+        """How the judge sees the worker's outputs; tried once for each device."""
+        name = self.device.name
+        if name not in _WAYS:
+            _WAYS[name] = HOST if name == "cpu" else self._tried(worker)
+        return _WAYS[name]
+
+    def _tried(self, worker: Worker) -> str:
+        offered = worker.ask("offer", way=IPC, count=_OFFERED)
+        why = offered["why"]
+        if not why:
+            answer = self.judge().ask("accept", worker=worker.pid, place=offered["place"], count=_OFFERED)
+            if answer["same"]:
+                return IPC
+            why = answer["why"] or "other numbers came out"
+        self.progress.say(f"{IPC} does not work here ({why}): outputs are judged through {HOST}")
+        return HOST
 
     def _identify(self, facts: dict[str, Any]) -> None:
         self.record.environment(self.settings, facts)
@@ -180,9 +209,16 @@ class _Run:
         return self.known
 
     def replace_worker(self) -> None:
-        worker = _POOL.pop(self.device, None)  # none where none could be started
-        if worker is not None:
-            worker.kill()
+        _end(self.device)
+
+    def replace_judge(self) -> None:
+        _end(self.bench)
+
+
+def _end(device: Device) -> None:
+    worker = _POOL.pop(device, None)  # none where none could be started
+    if worker is not None:
+        worker.kill()
 
 
 def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:

@@ -22,10 +22,6 @@ def one_line(error: BaseException) -> str:
     return line if len(line) <= _MOST_REASON else line[: _MOST_REASON - 3] + "..."
 
 
-class ReferenceFailed(Exception):
-    """The op's own definition raised: no variant can be checked."""
-
-
 def log(lines: list[str]) -> None:
     """To the run's log, past `sys.stdout`, which is the variants' to close."""
     with contextlib.suppress(OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runner.schema import MODES, TIMINGS, UNAVAILABLE, Config
+from runner.schema import DEPTHS, MODES, TIMINGS, UNAVAILABLE, Config
 from runner.typed import conform, defaults, nearest
 
 SEED_BELOW = 2**63
@@ -65,6 +65,8 @@ def _range_faults(key: str, value: Any) -> list[str]:
         return []
     if key == "mode":
         return mode_faults(value)
+    if key == "check":
+        return [] if value in DEPTHS else [f"check={value}: no such check{nearest(value, DEPTHS)}"]
     if key == "limits":
         given = {name: number for name, number in value.items() if number is not None}
         found = (_above_0_fault(f"limits.{name}", number, LONGEST_S) for name, number in given.items())

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_EVENTS = ("step", "series", "done", "failed")
+_EVENTS = ("step", "series", "output", "fresh", "done", "failed")
 _LONGEST_LINE = 1 << 28  # bytes of an event: a million trials are a quarter of it
 _LONGEST_S = 3600.0  # one wait; the system's own limits on it are lower than what a user may set
 _LOOK_S = 0.2  # how often it is asked whether a silent worker still lives
@@ -40,6 +40,11 @@ class Pipe:
         self._number += 1
         self._socket.settimeout(_wait(deadline, _LONGEST_S))
         self._socket.sendall(pickle.dumps((self._number, name, arguments)))
+
+    def answer(self, answer: dict[str, Any], deadline: float) -> None:
+        """What the worker waits for since its last event. Raises as `ask`."""
+        self._socket.settimeout(_wait(deadline, _LONGEST_S))
+        self._socket.sendall(pickle.dumps((self._number, "answer", answer)))
 
     def event(self, deadline: float) -> dict[str, Any]:
         """The next event. Raises TimeoutError, Garbage, and EOFError or OSError when no more will come."""

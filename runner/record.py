@@ -120,15 +120,16 @@ class Record:
             self._results.write(row | {"seed": ""})  # told when nothing runs any more
             self._results.flush()
 
-    def samples(self, row: dict[str, Any], series: dict[str, Any], sm_mhz: list[float | None]) -> None:
-        """Every raw trial of a row, in time order; `sm_mhz` by round."""
+    def samples(
+        self, row: dict[str, Any], series: dict[str, Any], sm_mhz: list[float | None], judged: set[int]
+    ) -> None:
+        """Every raw trial of a row, in time order; `sm_mhz` by round; `judged`: rounds."""
         fixed = {"row_id": row["row_id"], "timing": row["timing"]}
         names = ("rounds", "turns", "start_ns", "device_us", "host_us")
-        last = len(series["rounds"]) - 1
-        for i, (round_, turn, start, device, host) in enumerate(zip(*(series[name] for name in names))):
+        for round_, turn, start, device, host in zip(*(series[name] for name in names)):
             clock = sm_mhz[round_] if round_ < len(sm_mhz) else None
             times = {"round": round_, "turn": turn, "start_ns": start, "device_us": device, "host_us": host}
-            checked = {"sm_mhz": clock, "checked": "true" if i == last else "false"}
+            checked = {"sm_mhz": clock, "checked": "true" if round_ in judged else "false"}
             self._samples.write(fixed | times | checked)
         with writing(self.folder):
             self._samples.flush()

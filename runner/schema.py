@@ -47,6 +47,7 @@ class InputNode:
     init: str = "normal"
     layouts: list[str] = field(default_factory=lambda: ["contiguous"])
     dtype: str | None = None
+    check: list[str] = field(default_factory=lambda: ["huge", "tiny"])
 
 
 @dataclass
@@ -101,6 +102,7 @@ class OpNode:
     variants: dict[str, VariantNode]
     why: str = ""
     dim_defaults: dict[str, str | int] = field(default_factory=dict)
+    builtin: str | None = None
     attrs: dict[str, list[Any]] = field(default_factory=dict)
     grad: list[str] = field(default_factory=list)
 
@@ -120,6 +122,7 @@ class Config:
     inputs: Annotated[Table, "inputs.<name>=: the .pt or .npy file of it"] = field(default_factory=dict)
     device: Annotated[str, "auto, cpu, cuda, cuda:1; auto takes a GPU when there is one"] = "auto"
     mode: Annotated[str, "what to do, see below"] = "bench"
+    check: Annotated[str, "standard, or sanitizer: also under NVIDIA's compute-sanitizer"] = "standard"
     measure: Annotated[MeasureNode, "default, quick, thorough: how times are taken"] = field(
         default_factory=dict
     )
@@ -156,4 +159,6 @@ TIMINGS = {
 INITS = ("normal", "uniform", "integers")
 UNITS = ("fp32", "tf32", "bf16", "fp64")
 ACCURACIES = ("elementwise", "normwise")
+CHECKS = ("huge", "tiny", "infinities")
+DEPTHS = ("standard", "sanitizer")  # of the check
 SETS = ("cuda", "cpu", "smoke")

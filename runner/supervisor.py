@@ -1,4 +1,4 @@
-"""The parent's hold on a worker process: start it, ask it, bound its time, replace it."""
+"""The parent's hold on a worker or judge process: start it, ask it, bound its time, replace it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from runner.pipe import Garbage, Pipe
 
 _ROOT = Path(__file__).resolve().parent.parent
 _COMMAND = ("-m", "runner.worker")
+_JUDGE = ("-m", "runner.judge")
 _LOG_BYTES = 4 << 20  # of a variant's output, per run
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 # Until a request announces a step, it is in this stage, and under its limit.
-_STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs"}
+_STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs", "expect": "inputs"}
+_STAGES |= {"offer": "start", "accept": "start", "look": "check"}
 _STAGES |= dict.fromkeys(("measure", "ceilings", "traps"), "measure")
 
 
@@ -38,6 +40,7 @@ class Device:
     name: str  # "cpu" or "cuda:N"
     threads: int
     debug: bool
+    judges: bool = False  # the process is the judge, not the worker
 
 
 class WorkerLost(Exception):
@@ -62,7 +65,10 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    """One `python -m runner.worker`. `call` sends a request and yields its events."""
+    """One `python -m runner.worker` or `runner.judge`. `call` sends a request and yields its events.
+
+    It is told hello by `greet`, so that two can start at the same time.
+    """
 
     def __init__(self, device: Device, limits: Limits, log: BinaryIO | None = None) -> None:
         self.device, self.limits = device, limits
@@ -75,7 +81,7 @@ class Worker:
         ours, child = socket.socketpair()
         with child:
             self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND, str(child.fileno())],
+                [sys.executable, *(_JUDGE if device.judges else _COMMAND), str(child.fileno())],
                 pass_fds=[child.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -86,11 +92,23 @@ class Worker:
         self._pipe = Pipe(ours, self._process, self._watch_memory)
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
+        self.facts: dict[str, Any] = {}
+        self._greeted = False
+
+    def greet(self) -> None:
+        """Have it take its device, once. Raises WorkerLost or WorkerFailed where it cannot."""
+        if self._greeted:
+            return
         try:
-            self.facts = self.ask("hello", device=device.name, threads=device.threads)["facts"]
+            self.facts = self.ask("hello", device=self.device.name, threads=self.device.threads)["facts"]
         except WorkerFailed:
             self.kill()
             raise
+        self._greeted = True
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request and return its `done` event, ignoring steps."""
@@ -159,7 +177,13 @@ class Worker:
             self._answered = event["event"] in ("done", "failed")
             if event["event"] == "failed":
                 raise WorkerFailed(event["reason"], step["index"], step["stage"])
+            seen = time.monotonic()
             yield event
+            deadline += time.monotonic() - seen  # it may have waited for the answer
+
+    def answer(self, **fields: Any) -> None:
+        """Answer the event that `call` gave last, where the worker waits for that."""
+        self._pipe.answer(fields, time.monotonic() + self.limits.start_s)
 
     def _ending(self) -> str:
         """Why nothing more comes from the pipe."""
@@ -278,15 +302,22 @@ def _describe_exit(code: int) -> str:
     return f"the process died of {name}" + (f", {words[name]}" if name in words else "")
 
 
-def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
-    """The pool's worker for a device: the living one, or a new one whose output goes to `log` at once.
-
-    Raises WorkerLost or WorkerFailed, with stage `start`, where none can be started.
-    """
+def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+    """The pool's process for a device: the living one, or a new one whose output goes to `log` at once."""
     worker = pool.get(device)
     if worker is None or not worker.usable:
         if worker is not None:
             pool.pop(device).kill()
         pool[device] = worker = Worker(device, limits, log)
     worker.limits = limits
+    return worker
+
+
+def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+    """As `launch`, ready to be asked.
+
+    Raises WorkerLost or WorkerFailed, with stage `start`, where none can be started.
+    """
+    worker = launch(device, limits, pool, log)
+    worker.greet()
     return worker

@@ -107,13 +107,14 @@ def test_a_full_disk_is_a_sentence_and_rows_stay_whole(run):
 
 
 def test_samples_of_a_row_are_all_there_or_none(run):
-    run.samples(row(row_id="a"), SERIES, [])
+    run.samples(row(row_id="a"), SERIES, [], {3})
     with a_disk_of(9000), pytest.raises(Refusal):
-        run.samples(row(row_id="b"), SERIES, [])
+        run.samples(row(row_id="b"), SERIES, [], set())
     text = (run.folder / "samples.csv").read_text()
     assert text.endswith("\n") and len(text.splitlines()) == 201
     assert {one["row_id"] for one in lines(run, "samples.csv")} == {"a"}
     assert tuple(lines(run, "samples.csv")[0]) == SAMPLE_COLUMNS
+    assert {one["round"] for one in lines(run, "samples.csv") if one["checked"] == "true"} == {"3"}
 
 
 def test_traps_are_appended_under_one_header(run):

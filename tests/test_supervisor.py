@@ -45,6 +45,7 @@ esac
 @pytest.fixture(autouse=True)
 def fake(monkeypatch):
     monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
+    monkeypatch.setattr(supervisor, "_JUDGE", FAKE)
     yield
     driver.shutdown()
 
@@ -52,6 +53,7 @@ def fake(monkeypatch):
 @pytest.fixture
 def worker():
     one = supervisor.Worker(DEVICE, LIMITS)
+    one.greet()
     yield one
     one.kill()
 
@@ -145,6 +147,7 @@ def test_a_limit_is_named_by_its_key(worker):
 def test_an_unlimited_limit():
     limits = Limits(*[1e300] * 5)
     worker = supervisor.Worker(DEVICE, limits)
+    worker.greet()
     assert prove(worker, "")["status"] == "ok"
     worker.kill()
 
@@ -310,7 +313,7 @@ def test_a_folder_removed_meanwhile_is_a_sentence(tmp_path, capsys):
 SHELL = """
 import sys
 from runner import cli, supervisor
-supervisor._COMMAND = ({fake!r},)
+supervisor._COMMAND = supervisor._JUDGE = ({fake!r},)
 sys.exit(cli.main(sys.argv[1:]))
 """
 

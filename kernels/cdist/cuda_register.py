@@ -21,6 +21,4 @@ def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0, tile: int = 128) -
         raise ValueError(f"p must not be negative, not {p}.")
     if tile not in (64, 128):
         raise ValueError(f"tile is 64 or 128, not {tile}.")
-    return over_broadcast(
-        lambda a, b: torch.ops.kernels.cdist_register(a, b, float(p), tile == 128), x1, x2
-    )
+    return over_broadcast(lambda a, b: torch.ops.kernels.cdist_register(a, b, float(p), tile == 128), x1, x2)
