@@ -16,6 +16,7 @@ MINDS = f"import os, signal, sys; 'spoiled' in sys.modules and {SEGFAULT}"
 @pytest.fixture(autouse=True)
 def fake(monkeypatch, tmp_path):
     monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
+    monkeypatch.setattr(supervisor, "_JUDGE", FAKE)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # no device lock of others is waited for
     yield
     driver.shutdown()
@@ -86,6 +87,6 @@ def test_memory():
 
 def test_a_worker_is_the_first_to_go(tmp_path):
     worker = supervisor.Worker(supervisor.Device("cpu", 0, False), supervisor.Limits(*[30.0] * 5))
-    with open(f"/proc/{worker.facts['pid']}/oom_score_adj") as file:
+    with open(f"/proc/{worker.pid}/oom_score_adj") as file:
         assert file.read().strip() == "1000"
     worker.kill()

@@ -24,6 +24,7 @@ CODES = {
 @pytest.fixture(autouse=True)
 def fake(monkeypatch, tmp_path):
     monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
+    monkeypatch.setattr(supervisor, "_JUDGE", FAKE)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # no device lock of others is waited for
     yield
     driver.shutdown()
