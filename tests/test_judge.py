@@ -116,7 +116,7 @@ REFUSED = {
     "by_address": ("measure", "right when checked, wrong when timed"),
     "by_content": ("measure", "faster on inputs that it has seen before"),
     "later_left_over": ("measure", "wrong when timed"),
-    "works_on": ("check", "changed after the call had returned"),
+    "works_on": ("check", "changed its output after it had returned"),
     "writes_past_torch": ("measure", "it changed its input x"),
 }
 
