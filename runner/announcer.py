@@ -102,6 +102,7 @@ def wire(series: Series) -> dict[str, Any]:
         "fresh": series.fresh,
         "beside_us": series.beside_us,
         "again_us": series.again_us,
+        "warmup_us": series.warmup_us,
         "start_ns": [s.start_ns for s in samples],
         "device_us": [s.device_us for s in samples],
         "host_us": [s.host_us for s in samples],

@@ -12,7 +12,7 @@ from runner import columns, device_lock, folders, interrupts, sanitizer, sources
 from runner.blame import Blame
 from runner.judging import Judging, Unjudged
 from runner.model import Entry, PlannedCase
-from runner.seen import from_memory
+from runner.seen import from_memory, slow_when_untimed
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 _MOST_RESTARTS = 3
@@ -216,7 +216,11 @@ class CaseRun:
         late = self.judging.late.get(index, "")
         if not late and not self.judging.rounds.get(index):
             late = "none of its timed outputs was judged"
-        self.timed[index] = event | {"late": late or from_memory(*(event[name] for name in _TIMES))}
+        late = late or from_memory(*(event[name] for name in _TIMES))
+        checked = self.proven[index].get("untimed_us")
+        for untimed in ([checked] if checked else [], event["warmup_us"]):
+            late = late or slow_when_untimed(untimed, event["device_us"], event["host_us"])
+        self.timed[index] = event | {"late": late}
 
     def _baseline_ms(self) -> float | None:
         for index, series in self.timed.items():

@@ -34,6 +34,7 @@ class Series:
     fresh: list[int] = field(default_factory=list)
     beside_us: list[float] = field(default_factory=list)
     again_us: list[float] = field(default_factory=list)
+    warmup_us: list[float] = field(default_factory=list)
     end_to_end_us: float = 0.0
     stop_reason: str = ""
 
@@ -117,7 +118,8 @@ def take_turns(
     timers = []
     for index, trial in enumerate(trials):
         watch.step(index, "warmup")
-        timers.append(_warmed_up(clock, trial, timing, warmup))
+        series[index].warmup_us = _warm_up(clock, trial, warmup)
+        timers.append(clock.timer(trial, timing))
         watch.unharmed(index)
     turns = _Turns(timers, series, watch, timing)
     rounds = Rounds(rules)
@@ -136,12 +138,17 @@ def take_turns(
     return series
 
 
-def _warmed_up(clock, trial: Trial, timing: str, warmup: int):
-    for _ in range(warmup):
+def _warm_up(clock, trial: Trial, count: int) -> list[float]:
+    """Calls that are no trials: how long each took with its synchronize, in microseconds."""
+    walls = []
+    for _ in range(count):
         trial.prepare()
+        clock.synchronize()
+        before = time.perf_counter_ns()
         trial.call()
-    clock.synchronize()
-    return clock.timer(trial, timing)
+        clock.synchronize()
+        walls.append((time.perf_counter_ns() - before) / 1e3)
+    return walls
 
 
 class _Turns:

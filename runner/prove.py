@@ -15,7 +15,7 @@ import torch
 from runner import check, fingerprint, guards, poison
 from runner.exchange import Outbox, Part, same_bits
 from runner.inputs import grad_positions, make_inputs, output_dtypes, upstream_gradient
-from runner.model import Case, Entry
+from runner.model import Case, Entry, Target
 from runner.samples import Trial
 
 _LARGE = 64 << 20  # bytes of output: what is beside a case is let go above
@@ -169,15 +169,17 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
         with poison.poisoned(one.output_bytes, one.case.device):
             output, first_ms, peak_mb = _first_call(trial, one)
         facts = {"first_call_ms": first_ms, "peak_memory_mb": peak_mb}
+        if fence.broken():
+            fence.leave(output)
+            reason = "wrote out of bounds, next to its output"
+            return facts | {"status": "wrong", "stage": "check", "reason": reason, "fatal": True}
         right, reason = _judge(position, one, output, judged, "")
         same = None
-        if fence.broken():
-            reason = "wrote out of bounds, next to its output"
         if right and not reason and not beside:
             same, right, reason = _again(position, one, trial, output, judged)
         del output
         if right and not reason and not beside:
-            reason = _habits(one, entry, trial)
+            facts["untimed_us"], reason = _habits(one, entry, trial)
         reason = reason or ("" if not (names := one.changed()) else f"changed its input {names}")
     finally:
         if _alive(one.case.device) and one.changed():
@@ -187,17 +189,24 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
     return facts | {"status": status, "stage": stage, "reason": reason, "deterministic": same}
 
 
-def _habits(one: OpenCase, entry: Entry, trial: Trial) -> str:
-    """What is wrong with a variant whose outputs are right."""
+def _habits(one: OpenCase, entry: Entry, trial: Trial) -> tuple[float, str]:
+    """How long its calls take, and what is wrong with a variant whose outputs are right."""
+    walls: list[float] = []
 
     def call() -> None:
         trial.prepare()
-        trial.call()
+        walls.append(guards.wall_us(trial.call, one.case.device))
 
-    if name := guards.borrowed(entry.variant, one.case.builtin, call):
-        return f"declares a kernel of its own and calls the built-in's {name}"
+    if name := guards.borrowed(entry.variant, _theirs(one.case), call):
+        return 0.0, f"declares a kernel of its own and calls the built-in's {name}"
+    walls.clear()  # a profiler's is longer
     kept = guards.kept(call, one.case.device)
-    return f"keeps memory: {kept}" if kept else ""
+    return min(walls), f"holds memory: {kept}" if kept else ""
+
+
+def _theirs(case: Case) -> list[Target]:
+    """Whose operators are no kernel of a variant's own."""
+    return [case.reference, *([case.builtin.target] if case.builtin else [])]
 
 
 def _alive(device: str) -> bool:
@@ -219,7 +228,7 @@ def _judge(position: int, one: OpenCase, output: Any, judged: Judged, call: str)
     if not right:
         time.sleep(_LATER_S)  # nothing is lost by it
     if one.outbox.differs(one.tensors(output)):
-        return False, "its output changed after the call had returned: work goes on elsewhere"
+        return False, "changed its output after it had returned: work goes on elsewhere"
     return right, ""
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 # two differ by a few percent; one that answers from memory differs by its whole work.
 FACTOR = 1.3
 SLACK_US = 3.0
+UNTIMED_FACTOR, UNTIMED_SLACK_US = 5.0, 2000.0
 _LEAST = 3  # of each kind: fewer say nothing
 
 
@@ -29,6 +30,21 @@ def from_memory(
     often = [us for round_, us in zip(rounds, times_us) if round_ not in new]
     suspicion = faster_when_repeated([*once, *beside_us], often)
     return faster_when_repeated(beside_us, again_us) if suspicion and again_us else suspicion
+
+
+def slow_when_untimed(
+    untimed_us: Sequence[float], device_us: Sequence[float], host_us: Sequence[float]
+) -> str:
+    """The sentence when even the fastest call that was not timed took far longer than a timed one.
+
+    Nothing honest knows which is which. The first call of all, which compiles, is not among them.
+    """
+    if not untimed_us or not device_us:
+        return ""
+    timed, untimed = max(min(device_us), min(host_us)), min(untimed_us)
+    if untimed <= UNTIMED_FACTOR * timed + UNTIMED_SLACK_US:
+        return ""
+    return f"slow when it is not timed: {untimed:.4g} us or more then, {timed:.4g} us when it is"
 
 
 def faster_when_repeated(fresh_us: Sequence[float], repeated_us: Sequence[float]) -> str:

@@ -51,7 +51,10 @@ class State:
             if _differs(vars(module).get(name), value, code)
         ]
         for module, names in self._names:
-            found += [f"{module.__name__}.{name} (added)" for name in sorted(set(vars(module)) - names)]
+            found += [
+                f"{module.__name__}.{name} (replaced: it now comes before the built-in one)"
+                for name in sorted(set(vars(module)) - names)
+            ]
         found += [
             f"the runner's {type(one).__name__}" for one, fixed in self._objects if _fixed(one) != fixed
         ]
@@ -129,7 +132,7 @@ def _settings() -> dict[str, Any]:
         "the modes of dispatch": (torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()),
         "the random numbers' state": hash(bytes(torch.get_rng_state().numpy())),
         "the garbage collector": (gc.isenabled(), len(gc.callbacks)),
-        "tracing": (sys.gettrace(), sys.getprofile()),
+        "the trace and profile functions": (sys.gettrace(), sys.getprofile()),
         "the processors it may use": _processors(),
         "the working directory": _folder(),
         **_cuda(),

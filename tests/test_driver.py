@@ -58,17 +58,17 @@ def refuses(x):
 CALLS = collections.Counter()
 
 def counted(name):
-    CALLS[name] += 1  # five of them are the check's, the next three warm up
+    CALLS[name] += 1  # eight of them are the check's, the next three warm up
     return CALLS[name]
 
 def raises_when_timed(x):
-    if counted("raises_when_timed") > 6:
+    if counted("raises_when_timed") > 9:
         raise ValueError("late")
     return x * 2
 
 def changes_input_when_timed(x):
     out = x * 2
-    if counted("changes_input_when_timed") > 6:
+    if counted("changes_input_when_timed") > 9:
         x.mul_(1.5)
     return out
 
@@ -96,10 +96,10 @@ def sets_dtype(x):
     return out
 
 def later_wrong(x):
-    return x * 2 if counted("later_wrong") < 9 else x * 3
+    return x * 2 if counted("later_wrong") < 12 else x * 3
 
 def dies_when_timed(x):
-    if counted("dies_when_timed") > 6:
+    if counted("dies_when_timed") > 9:
         os.kill(os.getpid(), signal.SIGSEGV)
     return x * 2
 """

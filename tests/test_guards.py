@@ -55,7 +55,7 @@ def test_memory_kept_outside_of_tensors_is_seen():
 def test_who_claims_a_kernel_and_calls_the_built_in_is_named():
     op = compose(["op=gelu", "device=cpu"]).op
     x = torch.randn(8, 8)
-    own, builtin = op.variants["cpp"], op.variants["builtin"]
+    own, builtin = op.variants["cpp"], [op.variants["builtin"].target]
     assert guards.borrowed(own, builtin, lambda: torch.nn.functional.gelu(x)) == "aten::gelu"
     assert guards.borrowed(own, builtin, lambda: torch.ops.aten.gelu.default(x)) == "aten::gelu"
     assert guards.borrowed(own, builtin, lambda: torch.empty_like(x).copy_(x.contiguous())) == ""
@@ -76,9 +76,12 @@ CHANGES = {
         "Fence.broken (replaced)",
     ),
     "the code of a function": (_change_code, "runner.seen.faster_when_repeated (replaced)"),
-    "a method over a tensor's own": (lambda: setattr(torch.Tensor, "copy_", len), "Tensor.copy_ (added)"),
+    "a method over a tensor's own": (
+        lambda: setattr(torch.Tensor, "copy_", len),
+        "Tensor.copy_ (replaced: it",
+    ),
     "random numbers": (lambda: torch.rand(1), "the random numbers' state"),
-    "tracing": (lambda: __import__("sys").setprofile(lambda *a: None), "tracing"),
+    "tracing": (lambda: __import__("sys").setprofile(lambda *a: None), "the trace and profile functions"),
     "garbage": (lambda: __import__("gc").disable(), "the garbage collector"),
     "the default dtype": (lambda: torch.set_default_dtype(torch.float64), "the default dtype"),
 }

@@ -19,7 +19,7 @@ VARIANTS = """
 import ctypes, gc, glob, os, signal, threading, time
 import torch
 
-CACHE, CALLS = {}, 0
+CACHE, CALLS, WRITES = {}, 0, 0
 
 def right(x):
     for _ in range(4):
@@ -46,7 +46,7 @@ def by_content(x):
 def later_left_over(x):
     global CALLS
     CALLS += 1
-    return right(x) if CALLS < 9 else torch.empty_like(x)
+    return right(x) if CALLS < 12 else torch.empty_like(x)
 
 def works_on(x):
     out = torch.zeros_like(x)
@@ -54,11 +54,11 @@ def works_on(x):
     return out
 
 def writes_past_torch(x):
-    global CALLS
-    CALLS += 1
+    global WRITES
+    WRITES += 1
     out = right(x)
-    if CALLS > 9:
-        ctypes.c_float.from_address(x.data_ptr() + 4 * (CALLS % 1000)).value = 7.0
+    if WRITES > 12:
+        ctypes.c_float.from_address(x.data_ptr() + 4 * (WRITES % 1000)).value = 7.0
     return out
 
 def kills_the_judge(x):
@@ -116,7 +116,7 @@ REFUSED = {
     "by_address": ("measure", "right when checked, wrong when timed"),
     "by_content": ("measure", "faster on inputs that it has seen before"),
     "later_left_over": ("measure", "wrong when timed"),
-    "works_on": ("check", "changed after the call had returned"),
+    "works_on": ("check", "changed its output after it had returned"),
     "writes_past_torch": ("measure", "it changed its input x"),
 }
 

@@ -11,7 +11,7 @@ from runner.clock_cpu import CpuClock, last_level_cache_bytes
 from runner.clock_cuda import CudaClock
 from runner.measure import Watch, benchmark, rule_for, take_turns
 from runner.samples import Sample, Trial
-from runner.seen import faster_when_repeated, from_memory
+from runner.seen import faster_when_repeated, from_memory, slow_when_untimed
 
 
 class FakeEvent:
@@ -223,6 +223,29 @@ def test_an_honest_variant_among_noise_is_not_said_to_remember():
     assert faster_when_repeated([6.0, 7.0, 8.0], [3.5] * 10) == ""  # within the slack
     assert faster_when_repeated([9.0, 9.0, 9.0], [3.5] * 10) != ""
     assert faster_when_repeated([9.0, 9.0], [3.5] * 10) == ""
+
+
+def test_who_is_slow_only_when_it_is_not_timed_is_said_to_be():
+    assert "slow when it is not timed: 2e+04 us or more" in slow_when_untimed(
+        [20_000.0], [1000.0] * 8, [1000.0] * 8
+    )
+    assert slow_when_untimed([20_000.0, 1100.0], [1000.0] * 8, [1000.0] * 8) == ""  # one call among others
+    assert (
+        slow_when_untimed([20_000.0], [5.0] * 8, [10_000.0] * 8) == ""
+    )  # its host is as slow when it is timed
+    assert slow_when_untimed([1500.0], [5.0] * 8, [20.0] * 8) == ""  # within the slack
+    assert slow_when_untimed([], [5.0] * 8, [20.0] * 8) == ""
+
+
+def test_the_warmup_is_watched():
+    calls = []
+
+    def slow_at_first():
+        calls.append(time.sleep(0.02 if len(calls) < 2 else 0))
+
+    rules = [rule_for(4, 1, 4, 4, 1.0)]
+    (series,) = take_turns(CpuClock(), [Trial(slow_at_first)], rules, "cold", 2, Watch())
+    assert len(series.warmup_us) == 2 and min(series.warmup_us) > 15_000
 
 
 def test_prepare_is_not_timed():
