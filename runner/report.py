@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -16,6 +15,8 @@ from rich.text import Text
 
 from runner import cells, roofline
 from runner.columns import best_first
+from runner.markdown import escaped
+from runner.markdown import table as markdown_table
 from runner.model import Entry, Plan, PlannedCase, Refusal
 from runner.plan import check_bytes
 from runner.progress import COLOURS, title
@@ -23,6 +24,8 @@ from runner.record import write_whole
 
 _NOT_A_TERMINAL = 1000  # columns: what is piped is never wrapped
 _TRAPS = "the same calls, timed in other ways"
+_TRAP_HEADINGS = ("variant", "timed how", "reads", "of the right time", "why")
+_WORDS = ("variant", "verdict")
 _LEFT_OUT_FIRST = ("p20 - p80", "max error", "speedup")  # where a terminal is too narrow
 
 
@@ -120,7 +123,7 @@ def _print_traps(console: Console, folder: Path) -> None:
         return
     console.print(Text(_TRAPS, style="bold"), soft_wrap=True)
     table = _plain_table()
-    for name in ("variant", "timed how", "reads", "of the right time", "why"):
+    for name in _TRAP_HEADINGS:
         number = name in ("reads", "of the right time")
         table.add_column(name, justify="right" if number else "left", no_wrap=name in ("variant", "reads"))
     for row in rows:
@@ -149,19 +152,9 @@ def tables(folder: Path, op: str = "") -> str:
     lines = []
     for heading, rows in cases([row for row in read(folder) if op in ("", row["op"])]):
         headings, body = cells.table(rows)
-        rule = "".join("---|" if name in ("variant", "verdict") else "---:|" for name in headings)
-        lines += [f"**{_escaped(heading)}**", "", _line(headings), f"|{rule}", *map(_line, body), ""]
-        lines += [*(f"- {_escaped(remark)}" for remark in cells.remarks(rows, folder)), ""]
+        lines += [f"**{escaped(heading)}**", "", *markdown_table(headings, body, _WORDS), ""]
+        lines += [*(f"- {escaped(remark)}" for remark in cells.remarks(rows, folder)), ""]
     return "\n".join(lines)
-
-
-def _line(words: Iterable[str]) -> str:
-    return "| " + " | ".join(map(_escaped, words)) + " |"
-
-
-def _escaped(text: str) -> str:
-    """As it stands, on a markdown page: no emphasis, no tags, no further cells."""
-    return re.sub(r"([\\|*<])", r"\\\1", " ".join(text.split("\n")))
 
 
 def traps(folder: Path) -> list[dict[str, str]]:
@@ -173,9 +166,8 @@ def traps(folder: Path) -> list[dict[str, str]]:
 def trap_table(folder: Path) -> str:
     """`traps.csv` as markdown; empty where there is none."""
     rows = traps(folder)
-    lines = [f"**{_TRAPS}**", ""]
-    lines += ["| variant | timed how | reads | of the right time | why |", "|---|---|---:|---:|---|"]
-    return "\n".join([*lines, *(_line(_trap(row)) for row in rows)]) + "\n" if rows else ""
+    lines = markdown_table(_TRAP_HEADINGS, map(_trap, rows), ("variant", "timed how", "why"))
+    return "\n".join([f"**{_TRAPS}**", "", *lines]) + "\n" if rows else ""
 
 
 def _trap(row: dict[str, str]) -> tuple[str, ...]:
