@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.columns import COLUMNS, SCHEMA_VERSION
+from runner.columns import COLUMNS, FAILED, SCHEMA_VERSION
 from runner.model import Refusal
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,9 +27,13 @@ class Table:
     facts: dict[str, Any] = field(repr=False)  # environment.json; empty where there is none
 
     def fact(self, row: Row, name: str) -> Any:
-        """A fact of a row's run: of a sweep's, that of its job where the jobs differ."""
-        job = row["run_id"].partition("/")[2]
-        return self.facts.get("differs", {}).get(name, {}).get(job, self.facts.get(name))
+        """A fact of a row's run: where the runs of a table differ, they are told apart by name or job."""
+        own, job = self.facts.get("differs", {}).get(name, {}), row["run_id"].partition("/")[2]
+        return own.get(row["run_id"], own.get(job, self.facts.get(name)))
+
+    def names(self) -> list[str]:
+        """Of all facts, those that runs differ in among them."""
+        return sorted({*self.facts, *self.facts.get("differs", {})} - {"differs"})
 
     def samples(self) -> dict[str, list[float]]:
         """Device times in microseconds by row, in time order; none where the file was not kept."""
@@ -105,19 +109,26 @@ def experiment_of(row: Row) -> tuple[str, ...]:
 def newest(rows: Iterable[Row]) -> list[Row]:
     """One row of each experiment and timing, in their order: that of the newest run.
 
-    A row without a time speaks for every timing: a failure of today takes the place of yesterday's times. Run
-    names begin with their UTC time.
+    A failure speaks for every timing: today's takes the place of yesterday's times. A row that was not to be
+    timed (checked, skipped) counts only where no other is. Run names begin with their UTC time.
     """
     rows = list(rows)
-    times: set[tuple[str, ...]] = set()
-    untimed: set[tuple[str, ...]] = set()
-    chosen = set()
-    for row in sorted(rows, key=lambda row: row["run_id"], reverse=True):
+    there: set[tuple[str, ...]] = set()  # experiments, also with their timing
+    ended: set[tuple[str, ...]] = set()  # experiments of which older rows no longer count
+    chosen, idle = [], []
+    for i in sorted(range(len(rows)), key=lambda i: rows[i]["run_id"], reverse=True):
+        row = rows[i]
         place = (row["device"], *experiment_of(row))
-        timed = (*place, row["timing"]) if row["timing"] else place
-        if place in untimed or timed in times:
-            continue
-        times |= {place, timed}
-        untimed |= set() if row["timing"] else {place}
-        chosen.add(row["row_id"])
-    return [row for row in rows if row["row_id"] in chosen]
+        if not row["timing"] and row["status"] not in FAILED:
+            idle.append((i, place))
+        elif place not in ended:
+            key = (*place, row["timing"]) if row["timing"] else place
+            ended |= set() if row["timing"] else {place}
+            if key not in there:
+                there |= {place, key}
+                chosen.append(i)
+    for i, place in idle:
+        if place not in there:
+            there.add(place)
+            chosen.append(i)
+    return [rows[i] for i in sorted(chosen)]
