@@ -20,7 +20,7 @@ from runner.cells import counted
 from runner.columns import COLUMNS, SAMPLE_COLUMNS
 from runner.kept import Row, Table
 from runner.model import Refusal
-from runner.record import claim, write_whole, writing
+from runner.record import CEILINGS, claim, write_whole, writing
 
 SOURCES = ("run_id", "table", "device", "host", "time_utc", "commit", "rows", "kept")
 ABOUT = """\
@@ -38,6 +38,7 @@ def collect_jobs(sweep: Path) -> None:
     jobs = sorted((p for p in sweep.iterdir() if (p / "results.csv").is_file()), key=_job_number)
     join([job / "results.csv" for job in jobs], sweep / "results.csv", COLUMNS)
     join([job / "samples.csv" for job in jobs], sweep / "samples.csv", SAMPLE_COLUMNS)
+    _same_ceilings(jobs, sweep)
     files = {job.name: job / "environment.json" for job in jobs}
     facts = {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.is_file()}
     text = json.dumps(_common(facts), indent=2, sort_keys=True)
@@ -51,6 +52,13 @@ def _common(facts: dict[str, dict[str, Any]]) -> dict[str, Any]:
     same = {key: found[0] for key, found in values.items() if all(value == found[0] for value in found)}
     differs = {key: dict(zip(facts, found)) for key, found in values.items() if key not in same}
     return same | ({"differs": differs} if differs else {})
+
+
+def _same_ceilings(folders: Iterable[Path], into: Path) -> None:
+    """The ceilings of runs on one device; those of several devices would be nobody's."""
+    texts = {(folder / CEILINGS).read_text("utf-8") for folder in folders if (folder / CEILINGS).is_file()}
+    if len({json.loads(text)["device"] for text in texts}) == 1:
+        write_whole(into / CEILINGS, max(texts))
 
 
 def _job_number(folder: Path) -> tuple[int, str]:
@@ -87,6 +95,7 @@ def collect(names: Sequence[str], into: Path, samples: bool = True) -> tuple[int
         _write(into / "sources.csv", SOURCES, _sources(tables, Counter(row["run_id"] for row in rows)))
         text = json.dumps(_common(_facts(tables)), indent=2, sort_keys=True)
         write_whole(into / "environment.json", text + "\n")
+        _same_ceilings([table.path.parent for table in tables], into)
         report.write(into)
     return len(rows), len(whole)
 

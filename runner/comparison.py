@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -103,14 +102,12 @@ def _a_and_b(values: Sequence[Sequence[str]]) -> str:
 def line(pair: Pair) -> list[str]:
     """The cells under `HEADINGS`."""
     row, ratio = pair.b, pair.ratio
-    params = json.loads(row["params"] or "{}")
     times = [cells.milliseconds(each["mean_ms"]) for each in (pair.a, pair.b)]
     figures = [f"{ratio.value:.3f}", f"{ratio.low:.3f} - {ratio.high:.3f}"] if ratio else ["", ""]
     code = "the same sources" if pair.same_code and pair.verdict in ("slower", "faster") else ""
     why = "; ".join(filter(None, [pair.why, code]))
     timing = "" if row["timing"] in ("", "cold") else f" {row['timing']}"
-    name = " ".join([row["variant"], *cells.pairs(params)])
-    return [cells.title_of(row) + timing, name, *times, *figures, pair.verdict, why]
+    return [cells.title_of(row) + timing, cells.full_name(row), *times, *figures, pair.verdict, why]
 
 
 def _sorted(pairs: Iterable[Pair]) -> list[Pair]:

@@ -58,20 +58,20 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         with contextlib.suppress(Exception):  # `error` is the one to be told
             _complete(record)
         raise
-    _complete(record)
+    _complete(record, pictures=alone)
     if show and alone:
         report.print_tables(folder)
     return _outcome(folder, record.rows)
 
 
-def _complete(record: Record) -> None:
-    """Close the folder's files and write its report."""
+def _complete(record: Record, pictures: bool = False) -> None:
+    """Close the folder's files and write its report; pictures of a sweep are drawn once, at its end."""
     for worker in _POOL.values():
         worker.output.settle()
         worker.output.send_to(None)
     record.close()
     with writing(record.folder):
-        report.write(record.folder)
+        report.write(record.folder, pictures)
 
 
 def measured_ceilings(settings: Settings) -> dict[str, Any]:
@@ -156,6 +156,7 @@ class _Run:
         """What the device can do; measured once per device and driver, and kept on disk."""
         if self.known is None:
             self.known = worker.ask("ceilings", refresh=False)["ceilings"]
+            self.record.ceilings(self.known)
         return self.known
 
     def replace_worker(self) -> None:
@@ -170,6 +171,6 @@ def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
         return int(any(outcome.failed for outcome in outcomes))
     with writing(sweep):
         collect_jobs(sweep)
-        report.write(sweep)
+        report.write(sweep, pictures=True)
     report.print_tables(sweep)
     return int(any(row["status"] in columns.FAILED for row in report.read(sweep)))  # jobs may run elsewhere

@@ -21,6 +21,7 @@ from runner.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS, cell
 from runner.model import Refusal, Settings
 
 _ROOT = Path(__file__).resolve().parent.parent
+CEILINGS = "ceilings.json"
 _MOST_WORDS = 2000  # characters of a reason or a note
 
 
@@ -97,6 +98,11 @@ class Record:
         text = json.dumps(facts | host_facts() | worker, indent=2, sort_keys=True, default=str)
         with writing(self.folder):
             write_whole(self.folder / "environment.json", text + "\n")
+
+    def ceilings(self, known: dict[str, Any]) -> None:
+        """`ceilings.json`: what the limits of this run were made from."""
+        with writing(self.folder):
+            write_whole(self.folder / CEILINGS, json.dumps(known, sort_keys=True) + "\n")
 
     def add(self, row: dict[str, Any]) -> None:
         """Write a row. An over-long reason or note is cut, in `row` too."""
