@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -90,15 +91,18 @@ def roof(sheet: Sheet) -> Figure | None:
 
 def _points(one: Axes, sheet: Sheet, rows: Sequence[Row]) -> None:
     names = list(dict.fromkeys(sheet.names[row["row_id"]] for row in rows))
+    threads, limits, colours = [], [], []
     for row in rows:
-        look, rate = sheet.style(row), float(row["tflops"])
         place = names.index(sheet.names[row["row_id"]]) - (len(names) - 1) / 2
-        x = float(row["intensity"]) * _SPREAD**place
-        if row["limit_ms"]:
-            least = float(row["limit_ms"]) / float(row["mean_ms"])
-            one.plot([x, x], [rate, rate / least], color=look.colour, lw=0.6, alpha=0.45, zorder=2)
-            one.plot([x], [rate / least], marker="_", ms=6, mew=1.2, color=sheet.theme.muted, zorder=2)
+        x, rate = float(row["intensity"]) * _SPREAD**place, float(row["tflops"])
         _mark(one, sheet, row, x, rate)
+        if row["limit_ms"]:
+            limits.append((x, rate * float(row["mean_ms"]) / float(row["limit_ms"])))
+            threads.append([(x, rate), limits[-1]])
+            colours.append(sheet.style(row).colour)
+    if limits:
+        one.add_collection(LineCollection(threads, colors=colours, linewidths=0.6, alpha=0.45, zorder=2))
+        one.plot(*zip(*limits), "_", ms=6, mew=1.2, color=sheet.theme.muted, zorder=2)
 
 
 def _reach(intensities: Iterable[float]) -> tuple[float, float]:
