@@ -3,8 +3,8 @@
     python tests/benchmarks/many_cases.py [--cases 1000] [--every 100] [--csv many_cases.csv]
 
 One run on the CPU over as many shapes of a tiny add. What the parent waits for in `prove` and `measure`
-requests is build, check and timing; the report at the end is told apart; the rest of the wall time is planning,
-switching cases and recording. Resident memory is that of the parent and of its worker after so many cases.
+requests is build, check and timing; the report at the end is told apart; the rest of the wall time is
+planning, switching cases and recording. Resident memory is that of the parent and of its worker.
 """
 
 from __future__ import annotations
