@@ -117,9 +117,10 @@ def _sorted(pairs: Iterable[Pair]) -> list[Pair]:
     )
 
 
-def markdown(found: Comparison) -> str:
-    """A page for a pull request: what changed stands open, the rest is folded."""
-    lines = [f"**B = {escaped(found.names[1])} against A = {escaped(found.names[0])}**", ""]
+def markdown(found: Comparison, names: tuple[str, str] | None = None) -> str:
+    """A page for a pull request: what changed stands open, the rest is folded. `names` are to be shown."""
+    a, b = names or found.names
+    lines = [f"**B = {escaped(b)} against A = {escaped(a)}**", ""]
     lines += [verdict_line(found) + ".", "", *(f"- {escaped(each)}" for each in remarks(found)), ""]
     open_, folded = _split(found)
     if open_:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import io
 import json
@@ -83,10 +84,15 @@ def write(folder: Path) -> None:
 
 def write_plots(folder: Path) -> None:
     """The same pictures as `plots/<name>.png`, for slides and pull requests. Needs matplotlib."""
-    plots = folder / "plots"
+    plots, source = folder / "plots", source_of(folder)
     for name, figure in _drawn(kept.read(folder / "results.csv"), LIGHT):
         plots.mkdir(exist_ok=True)
-        (plots / f"{name}.png").write_bytes(_saved(figure, "png"))
+        (plots / f"{name}.png").write_bytes(_saved(figure, "png", source))
+
+
+def source_of(folder: Path) -> str:
+    """What a plot says that it was drawn from, under `Source` in its PNG: a hash of the rows."""
+    return "results.csv " + hashlib.sha256((folder / "results.csv").read_bytes()).hexdigest()
 
 
 def _drawn(table: kept.Table, theme: Theme) -> Iterator[tuple[str, Any]]:
@@ -103,9 +109,10 @@ def _drawn(table: kept.Table, theme: Theme) -> Iterator[tuple[str, Any]]:
         yield from pictures.all_of(pictures.Sheet(table.rows, table.samples(), known, theme))
 
 
-def _saved(figure: Any, form: str) -> bytes:
+def _saved(figure: Any, form: str, source: str = "") -> bytes:
     file = io.BytesIO()
-    figure.savefig(file, format=form, dpi=144, metadata={"Date": None} if form == "svg" else None)
+    metadata = {"Date": None} if form == "svg" else {"Source": source, "Software": None}
+    figure.savefig(file, format=form, dpi=144, metadata=metadata)
     return file.getvalue()
 
 
