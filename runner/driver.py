@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import signal
+import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, report
+from runner import columns, device_lock, devices, report
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
 from runner.model import PlannedCase, Refusal, Settings
@@ -38,6 +39,9 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
 
     `label` is shown beside the progress ("job 2/4").
     """
+    if settings.device == devices.ANY and settings.mode != "plan":
+        with _free_gpu(settings) as device:
+            return execute(replace(settings, device=device), folder, show, label)
     if settings.mode == "ceilings":
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
@@ -72,6 +76,18 @@ def _complete(record: Record, pictures: bool = False) -> None:
     record.close()
     with writing(record.folder):
         report.write(record.folder, pictures)
+
+
+@contextlib.contextmanager
+def _free_gpu(settings: Settings) -> Iterator[str]:
+    """A GPU of this host that no other run with `device=cuda:any` has, for the whole run."""
+    keys = devices.keys()
+    with device_lock.first_free(list(keys), _say, settings.command) as key:
+        yield keys[key]
+
+
+def _say(text: str) -> None:
+    print(f"runner: {text}", file=sys.stderr, flush=True)
 
 
 def measured_ceilings(settings: Settings) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,11 @@ from runner.typed import fields, nearest
 LISTS = ("variant", "dtype", "direction", "layout", "attrs")  # keys that take several values in one run
 OPEN = ("op", "shape", "attrs", "inputs")  # what is below them may be taken out
 MOST_JOBS = 10_000
+EXTRAS = {  # a launcher's preset -> (the extra of pyproject.toml that brings it, its module)
+    "gpus": ("joblib", "hydra_joblib_launcher"),
+    "ray_gpu": ("ray", "hydra_ray_launcher"),
+    "slurm_gpu": ("slurm", "hydra_submitit_launcher"),
+}
 
 
 def faults(words: Sequence[str], dirs: Sequence[Path], multirun: bool) -> list[str]:
@@ -96,8 +102,18 @@ def _override_faults(override: Override, known: dict[str, list[str]], multirun: 
 def _hydra_faults(override: Override) -> Iterator[str]:
     if override.key_or_group in ("hydra", "hydra.sweeper", "hydra.launcher"):
         yield f"{override.input_line}: a mapping that cannot be replaced; set a key of it"
+    yield from _launcher_faults(override)
     if override.key_or_group.endswith("_target_"):
         yield f"{override.input_line}: `_target_` is not used here; a plugin is hydra/launcher=<name>"
+
+
+def _launcher_faults(override: Override) -> Iterator[str]:
+    """A preset of ours needs a package that is an extra."""
+    if override.key_or_group != "hydra/launcher" or override.value() not in EXTRAS:
+        return
+    extra, module = EXTRAS[override.value()]
+    if find_spec("hydra_plugins") is None or find_spec(f"hydra_plugins.{module}") is None:
+        yield f"{override.input_line}: needs a package more: pip install 'kernel-runner[{extra}]'"
 
 
 def _too_many(parsed: Iterable[Override], known: dict[str, list[str]]) -> Iterator[str]:
