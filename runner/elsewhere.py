@@ -155,7 +155,9 @@ class Watch:
         columns = (BarColumn(16), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
         with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task, told = bar.add_task("", total=planned), -1
-            while not self._end.wait(_LOOK_S):
+            ended = False
+            while not ended:
+                ended = self._end.wait(_LOOK_S)  # and looks once more
                 there = {name: min(_rows(self._sweep / name), n) for name, n in self._expected.items()}
                 done, rows = sum(there[name] == n for name, n in self._expected.items()), sum(there.values())
                 words = f"{done} of {len(there)} jobs are done"

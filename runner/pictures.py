@@ -253,7 +253,7 @@ def strips(sheet: Sheet) -> Figure | None:
         half = _half(sheet, rows)
         for i, row in enumerate(rows):
             _strip(one, sheet, row, i, half)
-        _frame(one, sheet, _wrapped(title), f"trials in time order; a strip is ±{100 * half:g} % high", "")
+        _frame(one, sheet, _wrapped(title), f"trials in time order, ±{100 * half:g} %", "")
         one.set_yticks(range(len(rows)), cells.names_of(rows))
         one.set_ylim(len(rows) - 0.45, -0.55)
         one.margins(x=0.02)

@@ -42,7 +42,8 @@ def watch(every: int) -> list[tuple[int, float, float]]:
         add(self, row)
         if len(self.rows) % every == 0:
             (worker,) = driver._POOL.values()
-            notes.append((len(self.rows), resident_mb("self"), resident_mb(worker._process.pid)))
+            sizes = (resident_mb(pid) for pid in ("self", worker._process.pid))
+            notes.append((len(self.rows), *(round(size, 1) for size in sizes)))
 
     def timed_write(*arguments):
         start = time.perf_counter()
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--csv", type=Path, help="also write the memory there")
     asked = parser.parse_args()
     shapes = ",".join(f"{{rows: {n}, cols: 4}}" for n in range(1, asked.cases + 1))
-    words = ["op=add", "variant=builtin", "device=cpu", "trials=3", "measure.warmup=1", f"shapes=[{shapes}]"]
+    words = ["op=add", "variant=builtin", "device=cpu", "timing=warm", "trials=3", f"shapes=[{shapes}]"]
     notes = watch(asked.every)
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder  # with a device lock of its own: no other run is waited for
@@ -86,7 +87,7 @@ def main() -> None:
         print(f"after {count:5} cases: parent {parent:6.1f} MB, worker {worker:6.1f} MB")
     if asked.csv:
         with open(asked.csv, "w", newline="") as file:
-            csv.writer(file).writerows([("cases", "parent_mb", "worker_mb"), *notes])
+            csv.writer(file, lineterminator="\n").writerows([("cases", "parent_mb", "worker_mb"), *notes])
 
 
 if __name__ == "__main__":
