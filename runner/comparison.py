@@ -15,7 +15,7 @@ from runner.compare import Comparison, Pair
 from runner.kept import Row, Table
 from runner.markdown import escaped
 from runner.markdown import table as markdown_table
-from runner.ratio import CONFIDENCE
+from runner.ratio import CONFIDENCE, Ratio
 
 ORDER = ("broken", "slower", "faster", "fixed", "ambiguous", "same", "untimed")
 COLOURS = {"broken": "red", "slower": "red", "faster": "green", "fixed": "green", "ambiguous": "yellow"}
@@ -32,6 +32,7 @@ FACTS = {  # of environment.json, by what a reader calls them
     "host": "host",
 }
 _MOST_LISTED = 20
+_MOST_WIDE = 100.0  # an interval's upper end over its lower one
 
 
 def verdict_line(found: Comparison) -> str:
@@ -103,11 +104,17 @@ def line(pair: Pair) -> list[str]:
     """The cells under `HEADINGS`."""
     row, ratio = pair.b, pair.ratio
     times = [cells.milliseconds(each["mean_ms"]) for each in (pair.a, pair.b)]
-    figures = [f"{ratio.value:.3f}", f"{ratio.low:.3f} - {ratio.high:.3f}"] if ratio else ["", ""]
+    figures = [f"{ratio.value:.3f}", _interval(ratio)] if ratio else ["", ""]
     code = "the same sources" if pair.same_code and pair.verdict in ("slower", "faster") else ""
     why = "; ".join(filter(None, [pair.why, code]))
     timing = "" if row["timing"] in ("", "cold") else f" {row['timing']}"
     return [cells.title_of(row) + timing, cells.full_name(row), *times, *figures, pair.verdict, why]
+
+
+def _interval(ratio: Ratio) -> str:
+    """One of a few scattered trials says nothing, in many digits."""
+    wide = ratio.high > _MOST_WIDE * ratio.low
+    return "unknown" if wide else f"{ratio.low:.3f} - {ratio.high:.3f}"
 
 
 def _sorted(pairs: Iterable[Pair]) -> list[Pair]:

@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from runner import compare, kept
+from runner import compare, comparison, kept
 from runner.model import Refusal
+from runner.ratio import Ratio
 from tests.kept_runs import row, write
 from tests.support import ROOT
 
@@ -121,6 +122,11 @@ def test_markdown_folds_what_did_not_change(tmp_path, before, main):
     assert code == 1 and "| 1.04" in open_ and "| slower | the same sources |" in open_
     assert "| naive |" in folded and folded.rstrip().endswith("only in A: gelu cols=64 rows=64 float32: cpp")
     assert "B / A | 99.5 % interval |" in open_
+
+
+def test_an_interval_that_says_nothing_is_called_unknown():
+    assert comparison._interval(Ratio(1.0, 1e-8, 1e8, "ambiguous")) == "unknown"
+    assert comparison._interval(Ratio(1.0, 0.99, 1.01, "same")) == "0.990 - 1.010"
 
 
 def test_a_name_below_outputs_is_found_from_anywhere(monkeypatch, tmp_path):
