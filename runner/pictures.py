@@ -6,50 +6,26 @@ A mark that stands for a row carries that row's id as `row:<id>`, which `page.py
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator
 
-from runner import cells, marks
+from runner import canvas, cells, marks
+from runner.canvas import Sheet
 from runner.cells import Row
-from runner.marks import Panel, Style, Theme
+from runner.marks import Panel
 from runner.report import cases
 from runner.statistics import quantile
 
-WIDTH = 10.0  # inches
 MOST_CASES = 24  # in bars and strips; the table has them all
 _SPREAD = 1.07  # variants of one intensity stand side by side by this factor
 _LEAST_SPAN = 10.0  # of a roofline's rates, as a factor: smaller differences are for the table
 _AROUND = 4.0  # so far does a roofline reach around its rows, as a factor
 _HALVES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1)  # of the mean: half the height of a strip
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """What there is to draw, and how it is to look."""
-
-    rows: Sequence[Row]
-    samples: Mapping[str, Sequence[float]]  # microseconds by row, in time order
-    ceilings: Mapping[str, Any] | None
-    theme: Theme
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        return marks.names(self.rows)
-
-    @cached_property
-    def styles(self) -> dict[str, Style]:
-        return marks.styles(self.rows, self.theme)
-
-    def style(self, row: Row) -> Style:
-        return self.styles[self.names[row["row_id"]]]
 
 
 def all_of(sheet: Sheet) -> Iterator[tuple[str, Figure]]:
@@ -70,12 +46,12 @@ def roof(sheet: Sheet) -> Figure | None:
     ops = list(dict.fromkeys(row["op"] for row in rows))
     if not rows:
         return None
-    figure, axes = _grid(sheet, len(ops), columns=min(len(ops), 2), height=4.3 if len(ops) < 3 else 3.6)
+    figure, axes = canvas.grid(sheet, len(ops), columns=min(len(ops), 2), height=4.3 if len(ops) < 3 else 3.6)
     for op, one in zip(ops, axes):
         own = [row for row in rows if row["op"] == op]
         _roofs(one, sheet, own)
         _points(one, sheet, own)
-        _frame(one, sheet, op, "intensity, flops a byte", "TFLOP/s")
+        canvas.frame(one, sheet, op, "intensity, flops a byte", "TFLOP/s")
         one.set_xscale("log")
         one.set_yscale("log")
         one.set_xlim(*_reach(float(row["intensity"]) for row in own))
@@ -84,8 +60,8 @@ def roof(sheet: Sheet) -> Figure | None:
         for axis in (one.xaxis, one.yaxis):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        _minor_off(one)
-    _legend(figure, sheet, rows)
+        canvas.minor_off(one)
+    canvas.legend(figure, sheet, rows)
     return figure
 
 
@@ -95,7 +71,7 @@ def _points(one: Axes, sheet: Sheet, rows: Sequence[Row]) -> None:
     for row in rows:
         place = names.index(sheet.names[row["row_id"]]) - (len(names) - 1) / 2
         x, rate = float(row["intensity"]) * _SPREAD**place, float(row["tflops"])
-        _mark(one, sheet, row, x, rate)
+        canvas.mark(one, sheet, row, x, rate)
         if row["limit_ms"]:
             limits.append((x, rate * float(row["mean_ms"]) / float(row["limit_ms"])))
             threads.append([(x, rate), limits[-1]])
@@ -153,7 +129,7 @@ def sizes(sheet: Sheet) -> Figure | None:
         return None
     columns = min(len(panels), 3)
     bands = math.ceil(len(panels) / columns)
-    figure = _figure(sheet, 2 * 2.7 * bands)
+    figure = canvas.blank(sheet, 2 * 2.7 * bands)
     grid = figure.subplots(2 * bands, columns, squeeze=False)
     for i, panel in enumerate(panels):
         band, column = divmod(i, columns)
@@ -163,7 +139,8 @@ def sizes(sheet: Sheet) -> Figure | None:
         band, column = divmod(i, columns)
         for j in (0, 1):
             grid[2 * band + j][column].set_axis_off()
-    _legend(figure, sheet, [row for panel in panels for line in panel.lines.values() for _, row in line])
+    lines = (line for panel in panels for line in panel.lines.values())
+    canvas.legend(figure, sheet, [row for line in lines for _, row in line])
     return figure
 
 
@@ -174,22 +151,22 @@ def _times(one: Axes, sheet: Sheet, panel: Panel) -> None:
         one.annotate("limit", (x, y), xytext=(0, -11), textcoords="offset points", ha="right", fontsize=8)
         one.texts[-1].set_color(sheet.theme.muted)
     _lines(one, sheet, panel, lambda row: float(row["mean_ms"]))
-    _frame(one, sheet, panel.title, "", "time")
+    canvas.frame(one, sheet, panel.title, "", "time")
     one.set_xscale("log", base=2)
     one.set_yscale("log")
-    one.xaxis.set_major_formatter(FuncFormatter(_size))
+    one.xaxis.set_major_formatter(FuncFormatter(canvas.size))
     one.yaxis.set_major_formatter(FuncFormatter(lambda value, _: cells.milliseconds(str(value))))
-    _minor_off(one)
+    canvas.minor_off(one)
 
 
 def _shares(one: Axes, sheet: Sheet, panel: Panel) -> None:
     one.axhline(100, color=sheet.theme.muted, lw=1.2, ls=":", zorder=1)
     _lines(one, sheet, panel, lambda row: float(row["percent_of_limit"]) if row["percent_of_limit"] else None)
-    _frame(one, sheet, "", panel.x_label, "% of limit")
+    canvas.frame(one, sheet, "", panel.x_label, "% of limit")
     one.set_xscale("log", base=2)
     one.set_ylim(0, max(108.0, one.get_ylim()[1]))
-    one.xaxis.set_major_formatter(FuncFormatter(_size))
-    _minor_off(one)
+    one.xaxis.set_major_formatter(FuncFormatter(canvas.size))
+    canvas.minor_off(one)
 
 
 def _lines(one: Axes, sheet: Sheet, panel: Panel, value: Any) -> None:
@@ -202,7 +179,7 @@ def _lines(one: Axes, sheet: Sheet, panel: Panel, value: Any) -> None:
             [p[0] for p in points], [p[1] for p in points], look.dash, color=look.colour, lw=1.3, zorder=2
         )
         for x, y, row in points:
-            _mark(one, sheet, row, x, y)
+            canvas.mark(one, sheet, row, x, y)
 
 
 # ---- speedup ----
@@ -215,12 +192,12 @@ def speedup(sheet: Sheet) -> Figure | None:
     if not found:
         return None
     most = max(len(rows) for _, rows in found)
-    figure, axes = _grid(sheet, len(found), columns=_columns(found), height=0.55 + 0.24 * most)
+    figure, axes = canvas.grid(sheet, len(found), columns=canvas.columns(found), height=0.55 + 0.24 * most)
     for (title, rows), one in zip(found, axes):
         names = cells.names_of(rows)
         for i, row in enumerate(rows):
             _bar(one, sheet, row, i)
-        _frame(one, sheet, _wrapped(title), "", "")
+        canvas.frame(one, sheet, canvas.wrapped(title), "", "")
         one.set_yticks(range(len(rows)), names)
         one.set_ylim(len(rows) - 0.4, -0.6)
         one.set_xlim(0, 1.22 * max(float(row["speedup"]) for row in rows))
@@ -248,12 +225,12 @@ def strips(sheet: Sheet) -> Figure | None:
     if not found:
         return None
     most = max(len(rows) for _, rows in found)
-    figure, axes = _grid(sheet, len(found), columns=_columns(found), height=0.75 + 0.3 * most)
+    figure, axes = canvas.grid(sheet, len(found), columns=canvas.columns(found), height=0.75 + 0.3 * most)
     for (title, rows), one in zip(found, axes):
         half = _half(sheet, rows)
         for i, row in enumerate(rows):
             _strip(one, sheet, row, i, half)
-        _frame(one, sheet, _wrapped(title), f"trials in time order, ±{100 * half:g} %", "")
+        canvas.frame(one, sheet, canvas.wrapped(title), f"trials in time order, ±{100 * half:g} %", "")
         one.set_yticks(range(len(rows)), cells.names_of(rows))
         one.set_ylim(len(rows) - 0.45, -0.55)
         one.margins(x=0.02)
@@ -283,102 +260,3 @@ def _strip(one: Axes, sheet: Sheet, row: Row, i: int, half: float) -> None:
         out = [(x, i - 0.42 * sign) for x, y in points if y * sign > 1]
         if out:
             one.plot(*zip(*out), marker, color=colour, ms=4.5, zorder=4)
-
-
-# ---- what they share ----
-
-
-def _figure(sheet: Sheet, height: float) -> Figure:
-    return Figure((WIDTH, height + 0.5), layout="constrained", facecolor=sheet.theme.ground)
-
-
-def _grid(sheet: Sheet, count: int, columns: int, height: float) -> tuple[Figure, list[Axes]]:
-    """`count` panels in so many columns, each so many inches high."""
-    lines = math.ceil(count / columns)
-    figure = _figure(sheet, height * lines)
-    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
-    for one in axes[count:]:
-        one.set_axis_off()
-    return figure, axes[:count]
-
-
-def _frame(one: Axes, sheet: Sheet, title: str, x_label: str, y_label: str) -> None:
-    theme = sheet.theme
-    one.set_facecolor("none")
-    one.set_title(title, loc="left", fontsize=9.5, fontweight="bold", color=theme.ink)
-    one.set_xlabel(x_label, fontsize=9, color=theme.muted)
-    one.set_ylabel(y_label, fontsize=9, color=theme.muted)
-    one.grid(visible=True, color=theme.grid, lw=0.7, zorder=0)
-    one.set_axisbelow(True)
-    one.tick_params(colors=theme.muted, labelsize=8, length=0)
-    for side, spine in one.spines.items():
-        spine.set_visible(side in ("left", "bottom"))
-        spine.set_color(theme.grid)
-
-
-def _mark(one: Axes, sheet: Sheet, row: Row, x: float, y: float) -> None:
-    look = sheet.style(row)
-    one.plot(
-        [x],
-        [y],
-        look.marker,
-        color=look.colour,
-        ms=6.5,
-        mec=sheet.theme.ground,
-        mew=0.6,
-        zorder=3,
-        gid=f"row:{row['row_id']}",
-    )
-
-
-def _legend(figure: Figure, sheet: Sheet, rows: Sequence[Row]) -> None:
-    shown = {sheet.names[row["row_id"]] for row in rows}
-    handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, ls=look.dash, lw=1.3, ms=5.5, label=name)
-        for name, look in sheet.styles.items()
-        if name in shown
-    ]
-    figure.legend(
-        handles=handles,
-        loc="outside upper left",
-        ncols=_fitting(handles),
-        frameon=False,
-        fontsize=8.5,
-        labelcolor=sheet.theme.ink,
-    )
-
-
-def _fitting(handles: Sequence[Line2D]) -> int:
-    """How many columns of a legend stand side by side, by the longest label at 8.5 points."""
-    longest = max(len(handle.get_label()) for handle in handles)
-    return max(min(len(handles), int(WIDTH / (0.6 + 0.07 * longest))), 1)
-
-
-def _columns(found: Sequence[tuple[str, Sequence[Row]]]) -> int:
-    """How many panels with names at their side stand side by side."""
-    longest = max(len(name) for _, rows in found for name in cells.names_of(rows))
-    return min(len(found), 3 if longest < 22 else 2)
-
-
-def _wrapped(title: str, width: int = 28) -> str:
-    """In two lines at most, broken between words."""
-    words, lines = title.split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > width and len(lines) < 2:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
-
-
-def _size(value: float, _: int) -> str:
-    """65536 as 64k: sizes are mostly powers of two."""
-    for step, letter in ((1 << 20, "M"), (1 << 10, "k")):
-        if value >= step and value % step == 0:
-            return f"{value / step:.0f}{letter}"
-    return f"{value:g}"
-
-
-def _minor_off(one: Axes) -> None:
-    one.xaxis.set_minor_formatter(NullFormatter())
-    one.yaxis.set_minor_formatter(NullFormatter())
-    one.minorticks_off()
