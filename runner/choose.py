@@ -35,6 +35,7 @@ class Origin:
     command: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # absolute paths of what was composed
     built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
+    resolve: Callable[[str], str] = devices.resolve  # which device a text is
 
     def typed(self, key: str) -> str:
         """The word of the command line that set a key, or what it is below; empty when none did."""
@@ -73,7 +74,7 @@ class _Chooser:
 
     def _of_the_device(self) -> Settings:
         """A run that needs no op."""
-        device = self._try(devices.resolve, self.raw["device"]) or "cpu"
+        device = self._try(self.origin.resolve, self.raw["device"]) or "cpu"
         output = self._output()
         refuse(self.faults)
         return Settings(
@@ -95,7 +96,7 @@ class _Chooser:
 
     def _settings(self, op: Op) -> Settings:
         raw, origin = self.raw, self.origin
-        device = self._try(devices.resolve, raw["device"]) or "cpu"
+        device = self._try(self.origin.resolve, raw["device"]) or "cpu"
         if raw["baseline"] is not None:
             self._each("baseline", [raw["baseline"]], op.variants, "variant")
             op = dataclasses.replace(op, baseline=raw["baseline"])

@@ -130,4 +130,16 @@ def finish(run: Any) -> int:
         return OK
     from runner import driver
 
-    return driver.finish(run.sweep, run.outcomes)
+    code = driver.finish(run.sweep, run.outcomes)
+    return _lost(run) or code
+
+
+def _lost(run: Any) -> int:
+    """Names every job of a launcher that did not come to its end: 1 when there is one."""
+    if not (run.sweep and run.launcher):
+        return OK
+    from runner import elsewhere
+
+    sentences = [*filter(None, [run.ended]), *elsewhere.lost(run.sweep, run.expected())]
+    complain("\n".join(sentences))
+    return BAD_ROWS if sentences else OK

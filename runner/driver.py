@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import contextlib
 import signal
+import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, planned, report
+from runner import columns, device_lock, devices, planned, report
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
 from runner.model import HOST, IPC, Entry, PlannedCase, Refusal, Settings
@@ -41,6 +42,9 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
 
     `label` is shown beside the progress ("job 2/4").
     """
+    if settings.device == devices.ANY and settings.mode != "plan":
+        with _free_gpu(settings) as device:
+            return execute(replace(settings, device=device), folder, show, label)
     if settings.mode == "ceilings":
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
@@ -74,20 +78,32 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
             _complete(record)
         raise
     record.tell_seed(settings)
-    _complete(record)
+    _complete(record, pictures=alone)
     if show and alone:  # a sweep prints its jobs' tables once, joined
         report.print_tables(folder)
     return _outcome(record)
 
 
-def _complete(record: Record) -> None:
-    """Close the folder's files and write its report."""
+def _complete(record: Record, pictures: bool = False) -> None:
+    """Close the folder's files and write its report; pictures of a sweep are drawn once, at its end."""
     for worker in _POOL.values():
         worker.output.settle()
         worker.output.send_to(None)
     record.close()
     with writing(record.folder):
-        report.write(record.folder)
+        report.write(record.folder, pictures)
+
+
+@contextlib.contextmanager
+def _free_gpu(settings: Settings) -> Iterator[str]:
+    """A GPU of this host that no other run with `device=cuda:any` has, for the whole run."""
+    keys = devices.keys()
+    with device_lock.first_free(list(keys), _say, settings.command) as key:
+        yield keys[key]
+
+
+def _say(text: str) -> None:
+    print(f"runner: {text}", file=sys.stderr, flush=True)
 
 
 def measured_ceilings(settings: Settings) -> dict[str, Any]:
@@ -206,6 +222,7 @@ class _Run:
         """What the device can do; measured once per device and driver, and kept on disk."""
         if self.known is None:
             self.known = worker.ask("ceilings", refresh=False)["ceilings"]
+            self.record.ceilings(self.known)
         return self.known
 
     def replace_worker(self) -> None:
@@ -227,6 +244,6 @@ def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
         return int(any(outcome.failed for outcome in outcomes))
     with writing(sweep):
         collect_jobs(sweep)
-        report.write(sweep)
+        report.write(sweep, pictures=True)
     report.print_tables(sweep)
     return int(any(row["status"] in columns.FAILED for row in report.read(sweep)))  # jobs may run elsewhere

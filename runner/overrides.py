@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ from runner.typed import fields, nearest
 LISTS = ("variant", "dtype", "direction", "layout", "attrs")  # keys that take several values in one run
 OPEN = ("op", "shape", "attrs", "inputs")  # what is below them may be taken out
 MOST_JOBS = 10_000
+EXTRAS = {  # a launcher's preset -> (the extra of pyproject.toml that brings it, its module)
+    "gpus": ("joblib", "hydra_joblib_launcher"),
+    "ray_gpu": ("ray", "hydra_ray_launcher"),
+    "slurm_gpu": ("slurm", "hydra_submitit_launcher"),
+}
 
 
 def faults(words: Sequence[str], dirs: Sequence[Path], multirun: bool) -> list[str]:
@@ -111,6 +117,7 @@ def _hydra_faults(override: Override) -> Iterator[str]:
         yield f"{override.input_line}: name one of them, as in {override.key_or_group}=basic"
     if override.key_or_group.split(".")[1:2] in (["callbacks"], ["job_logging"], ["hydra_logging"]):
         yield f"{override.input_line}: what Hydra would run for it is not used here"
+    yield from _launcher_faults(override)
 
 
 def _code_faults(override: Override) -> Iterator[str]:
@@ -129,6 +136,15 @@ def _holds_target(value: Any) -> bool:
     if isinstance(value, dict):
         return any(str(key) == "_target_" or _holds_target(each) for key, each in value.items())
     return isinstance(value, (list, tuple)) and any(map(_holds_target, value))
+
+
+def _launcher_faults(override: Override) -> Iterator[str]:
+    """A preset of ours needs a package that is an extra."""
+    if override.key_or_group != "hydra/launcher" or override.value() not in EXTRAS:
+        return
+    extra, module = EXTRAS[override.value()]
+    if find_spec("hydra_plugins") is None or find_spec(f"hydra_plugins.{module}") is None:
+        yield f"{override.input_line}: needs a package more: pip install 'kernel-runner[{extra}]'"
 
 
 def _too_many(parsed: Iterable[Override], known: dict[str, list[str]]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from runner.tables import Table, write_whole
 
 _ROOT = Path(__file__).resolve().parent.parent
 _SEED = re.compile(r"^seed: \d+$", re.MULTILINE)  # kept from variants as long as they run
+CEILINGS = "ceilings.json"
 _MOST_WORDS = 2000  # characters of a reason or a note
 
 
@@ -108,6 +109,11 @@ class Record:
             if path.exists():
                 facts = _resumed(json.loads(path.read_text("utf-8")), facts, self.folder)
             write_whole(path, json.dumps(facts, indent=2, sort_keys=True, default=str) + "\n")
+
+    def ceilings(self, known: dict[str, Any]) -> None:
+        """`ceilings.json`: what the limits of this run were made from."""
+        with writing(self.folder):
+            write_whole(self.folder / CEILINGS, json.dumps(known, sort_keys=True) + "\n")
 
     def add(self, row: dict[str, Any]) -> None:
         """Write a row. An over-long reason or note is cut, in `row` too."""

@@ -120,7 +120,7 @@ class Config:
     shapes: Annotated[str | list[Table] | None, "a set of the op (smoke, table) or a list, see above"] = None
     layout: Annotated[Names, "contiguous, transposed, offset1, strided, a list, all"] = "contiguous"
     inputs: Annotated[Table, "inputs.<name>=: the .pt or .npy file of it"] = field(default_factory=dict)
-    device: Annotated[str, "auto, cpu, cuda, cuda:1; auto takes a GPU when there is one"] = "auto"
+    device: Annotated[str, "auto, cpu, cuda, cuda:1, cuda:any (one that no other run has)"] = "auto"
     mode: Annotated[str, "what to do, see below"] = "bench"
     check: Annotated[str, "standard, or sanitizer: also under NVIDIA's compute-sanitizer"] = "standard"
     measure: Annotated[MeasureNode, "default, quick, thorough: how times are taken"] = field(

@@ -21,6 +21,10 @@ usage: python -m runner op=<name> [key=value ...]
   python -m runner -m op=softmax shape.cols=1024,4096 dtype=float32,bfloat16
   python -m runner -m experiment=headline                    an experiment over several ops
   python -m runner resume=outputs/gelu/<folder>              what a killed or interrupted run had left to do
+
+  python -m runner.compare <run> <run>                       what became faster or slower, and how surely
+  python -m runner.collect <run> <run> ...                   several runs as one table
+  python -m runner.report <run>                              its report.html and plots/*.png, from its tables
 """
 BOTTOM = """\
 options
