@@ -157,6 +157,21 @@ def test_rows_that_are_not_aligned(fn, cols, dtype):
     assert_right(fn, contiguous)
 
 
+@pytest.mark.parametrize("name", ["builtin", "cuda_row", "tuned", "cpp"])
+def test_float64_rows_that_lie_apart(name):
+    assert_right(load("softmax", name), randn(5, 1001, dtype=torch.float64)[:, 1:])
+
+
+# Each width is another number of lanes, vectors or blocks; as many rows as leave the last block part empty.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.gpu
+def test_every_width_of_the_designs(own, dtype):
+    for vectors in (1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 1024, 1152, 2048, 3072, 4096):
+        cols = vectors * 16 // dtype.itemsize
+        assert_right(own, randn(7, cols, dtype=dtype))
+        assert_right(own, randn(7, cols - 1, dtype=dtype))
+
+
 @pytest.mark.parametrize("cols", [1, 31, 32, 33, 255, 256, 257, 1025])
 def test_rows_that_fill_no_whole_warp_or_block(fn, cols):
     assert_right(fn, randn(3, cols))

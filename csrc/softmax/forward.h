@@ -7,7 +7,8 @@
 
 namespace kernels::softmax {
 
-// `stride` elements lie between the starts of two rows of x; y is contiguous. float32, float16 or bfloat16.
+// At least one element. `stride` elements lie between the starts of two rows of x; y is contiguous. float32,
+// float16 or bfloat16.
 struct Task {
   const void* x;
   void* y;
@@ -39,7 +40,8 @@ struct Task {
 constexpr int64_t kMostVectors = 4097;
 
 // All return cudaErrorInvalidConfiguration for rows that they cannot hold.
-cudaError_t vector_rows(const Task& task);   // registers of a warp or a block
+cudaError_t vector_rows(const Task& task);   // registers of a warp where they suffice, else of a block
+cudaError_t block_rows(const Task& task);    // registers of a block
 cudaError_t cluster_rows(const Task& task);  // registers of a cluster of blocks; sm_90
 cudaError_t online_rows(const Task& task);   // any width, read twice
 

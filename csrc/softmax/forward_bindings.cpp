@@ -9,14 +9,16 @@
 namespace kernels::softmax {
 namespace {
 
-// Calls `launch(task)` and returns the output.
+// Calls `launch(task)` and returns the output. `packed`: rows may not lie apart.
 template <typename Launch>
-Tensor launched(const Tensor& x, const char* name, Launch&& launch) {
+Tensor launched(const Tensor& x, const char* name, Launch&& launch, bool packed = false) {
   const DeviceGuard guard(x.get_device_index());
-  const RowsOf rows = rows_of(x);
+  const Tensor even = with_even_rows(x, packed);
   Tensor y = empty_contiguous(x);
-  const Task task{rows.x.data_ptr(), y.data_ptr(), rows.rows,        rows.cols,
-                  rows.stride,       dtype_of(x),  current_stream(x)};
+  if (x.numel() == 0) return y;
+  const int64_t cols = cols_of(x);
+  const Task task{even.data_ptr(),        y.data_ptr(), x.numel() / cols, cols,
+                  row_stride(even, cols), dtype_of(x),  current_stream(x)};
   check_launch(launch(task), name);
   return y;
 }
@@ -37,19 +39,23 @@ Tensor ring(const Tensor& x, int64_t team) {
                   [&](const Task& task) { return in_ring(task, x, static_cast<int>(team)); });
 }
 
+cudaError_t tuned_rows(const Task& task, const Tensor& x) {
+  switch (design_for(task)) {
+    case Design::kVector:
+      return vector_rows(task);
+    case Design::kRing:
+      return in_ring(task, x, 0);
+    case Design::kOnline:
+      return online_rows(task);
+    default:
+      return softmax_row(task.x, task.y, task.rows, task.cols, task.dtype, task.stream);
+  }
+}
+
 Tensor tuned(const Tensor& x) {
-  return launched(x, "softmax_tuned", [&](const Task& task) {
-    switch (design_for(task)) {
-      case Design::kVector:
-        return vector_rows(task);
-      case Design::kRing:
-        return in_ring(task, x, 0);
-      case Design::kOnline:
-        return online_rows(task);
-      default:
-        return softmax_row(task.x, task.y, task.rows, task.cols, task.dtype, task.stream);
-    }
-  });
+  return launched(
+      x, "softmax_tuned", [&](const Task& task) { return tuned_rows(task, x); },
+      /*packed=*/dtype_of(x) == Dtype::kFloat64);
 }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {

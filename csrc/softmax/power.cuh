@@ -56,18 +56,17 @@ __device__ __forceinline__ float rescaled(const Partial& partial, float largest)
 // Over groups of kLanes lanes, in every lane. NaN is ignored.
 template <int kLanes>
 __device__ __forceinline__ float lanes_max(float value) {
-#if __CUDA_ARCH__ >= 800
   if constexpr (kLanes == kWarp) {  // integers have an instruction: floats in an order that integers share
     const int bits = __float_as_int(value);
     const int most = __reduce_max_sync(kWholeWarp, bits ^ (bits >> 31 & 0x7fffffff));
     return __int_as_float(most ^ (most >> 31 & 0x7fffffff));
-  }
-#endif
+  } else {
 #pragma unroll
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, distance));
+    for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+      value = fmaxf(value, __shfl_xor_sync(kWholeWarp, value, distance));
+    }
+    return value;
   }
-  return value;
 }
 
 template <int kLanes>

@@ -148,16 +148,17 @@ struct Slices {
     const int stop = end(row);
 #pragma unroll
     for (int i = 0; i < kCount; ++i) bits[i] = first + i * step < stop ? from[i * step] : nothing<T>();
-    if constexpr (kAligned) return;
-    if (row.shift) {
+    if constexpr (!kAligned) {
+      if (row.shift) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          if (first + i * step < stop) bits[i] = straddling(bits[i], from[i * step + 1], row.shift);
+        }
+      }
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        if (first + i * step < stop) bits[i] = straddling(bits[i], from[i * step + 1], row.shift);
+        if (first + i * step < stop && !row.whole(first + i * step)) row.mask(first + i * step, bits[i]);
       }
-    }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (first + i * step < stop && !row.whole(first + i * step)) row.mask(first + i * step, bits[i]);
     }
   }
 };
@@ -329,9 +330,9 @@ __global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
 }
 
 // `published`: [rows, ring.team] on the device, of any content; not used where a team is one block.
-template <int kThreads, typename T>
+template <int kThreads, int kThreadsUnaligned, typename T>
 cudaError_t launch_ring(const Rows<T>& all, const Ring& ring, Partial* published, cudaStream_t stream) {
-  auto* kernel = all.aligned ? &ring_kernel<T, kThreads, true> : &ring_kernel<T, kThreads, false>;
+  auto* kernel = all.aligned ? &ring_kernel<T, kThreads, true> : &ring_kernel<T, kThreadsUnaligned, false>;
   const int bytes = ring.stages * (ring.slice + (all.aligned ? 0 : 1)) * 16;
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
@@ -344,7 +345,7 @@ cudaError_t launch_ring(const Rows<T>& all, const Ring& ring, Partial* published
   together.val.cooperative = ring.team > 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(ring.teams * ring.team);
-  config.blockDim = dim3(kThreads + kRoleWarps * kWarp);
+  config.blockDim = dim3((all.aligned ? kThreads : kThreadsUnaligned) + kRoleWarps * kWarp);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
   config.attrs = &together;

@@ -10,12 +10,6 @@
 
 namespace kernels::softmax {
 
-// In x `stride` elements lie between the starts of two rows.
-struct RowsOf {
-  Tensor x;
-  int64_t rows, cols, stride;
-};
-
 // Elements between the starts of two rows where they are evenly spaced and the last dim is dense; else -1.
 inline int64_t row_stride(const Tensor& x, int64_t cols) {
   const int64_t dims = x.dim();
@@ -63,15 +57,15 @@ inline Tensor empty_bytes(const Tensor& x, int64_t bytes) {
   return made(1, &bytes, &stride, aoti_torch_dtype_uint8(), x);
 }
 
-// Rows that are not evenly spaced, or not dense, are copied first.
-inline RowsOf rows_of(const Tensor& x) {
-  const int64_t cols = x.dim() == 0 ? 1 : x.size(x.dim() - 1);
-  const int64_t rows = cols == 0 ? 0 : x.numel() / cols;
-  const int64_t stride = row_stride(x, cols);
-  if (stride >= 0) return {x, rows, cols, stride};
+inline int64_t cols_of(const Tensor& x) { return x.dim() == 0 ? 1 : x.size(x.dim() - 1); }
+
+// `x`, or a contiguous copy where its rows are not evenly spaced or not dense; `packed`: or lie apart.
+inline Tensor with_even_rows(const Tensor& x, bool packed) {
+  const int64_t cols = cols_of(x), stride = row_stride(x, cols);
+  if (packed ? stride == cols : stride >= 0) return x;
   Tensor dense = empty_contiguous(x);
   TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(dense.get(), x.get(), /*non_blocking=*/0));
-  return {dense, rows, cols, cols};
+  return dense;
 }
 
 }  // namespace kernels::softmax

@@ -150,10 +150,11 @@ struct Row {
         bits[i] = first + i * step < end ? straddling(bits[i], high[i], shift) : nothing<T>();
       }
     }
-    if constexpr (kAligned) return;
+    if constexpr (!kAligned) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      if (first + i * step < end && !whole(first + i * step)) mask(first + i * step, bits[i]);
+      for (int i = 0; i < kCount; ++i) {
+        if (first + i * step < end && !whole(first + i * step)) mask(first + i * step, bits[i]);
+      }
     }
   }
 
