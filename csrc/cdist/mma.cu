@@ -11,10 +11,6 @@
 namespace kernels {
 namespace {
 
-#ifndef STORE
-#define STORE __stcs
-#endif
-
 constexpr int kBlockBytes = kMmaTile * kMmaDepth * sizeof(__half);  // one piece of a tile's block: 16 KiB
 constexpr int kTop = 9;                                             // a sampled coordinate ends below 2^10
 constexpr float kLargest = 6.0e4f;                                  // under float16's 65504
@@ -210,9 +206,6 @@ __device__ void load_tiles(const Walk& walk, const MmaScratch& s, char* rows, ch
 
 // acc [2][64, 128] += the three products of one block: lo*hi, hi*lo, hi*hi, small terms first.
 __device__ __forceinline__ void multiply(float (&acc)[2][64], uint32_t a, uint32_t b, bool add) {
-#ifdef PINGPONG
-  asm volatile("bar.sync %0, 256;" ::"r"(1 + static_cast<int>(threadIdx.x / 128 - 1)) : "memory");
-#endif
   hopper::wgmma_fence();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -227,9 +220,6 @@ __device__ __forceinline__ void multiply(float (&acc)[2][64], uint32_t a, uint32
     }
   }
   hopper::wgmma_commit();
-#ifdef PINGPONG
-  asm volatile("bar.arrive %0, 256;" ::"r"(2 - static_cast<int>(threadIdx.x / 128 - 1)));
-#endif
   hopper::wgmma_wait();
 }
 
@@ -283,7 +273,7 @@ __device__ __forceinline__ bool store_row(const Row& row, const Norms& norms) {
     }
     float* out = row.out + Row::column(q);
     if constexpr (kWhole) {
-      STORE(reinterpret_cast<float4*>(out), (float4{y[0], y[1], y[2], y[3]}));
+      __stcs(reinterpret_cast<float4*>(out), (float4{y[0], y[1], y[2], y[3]}));
     } else {
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -349,9 +339,6 @@ __device__ void multiply_tiles(const Walk& walk, const MmaScratch& s, const char
   uint32_t stage = 0, phase = 0, rows_phase = 0;
   float acc[2][64];
   Norms norms;
-#ifdef PINGPONG
-  if (group == 1) asm volatile("bar.arrive 1, 256;");
-#endif
   norms.factor = -2.f * unit * unit, norms.tau = bound.tau, norms.floor = bound.floor * unit * unit;
   for (Tile tile(walk); tile.left > 0; tile.advance(walk)) {
     if (tile.first) {

@@ -14,7 +14,7 @@ PIECE = 32, 64  # at most: what is computed again around a near pair
 PROGRAMS = 1024  # they share out the list, whose length only the device knows
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "sb1", "sn1", "m", "sb2", "sn2", "d"])
 def near_kernel(  # grid: any; out: [b, n, m]; todo: how many tiles, then their numbers
     x1, x2, out, todo, n, sb1, sn1, sd1, m, sb2, sn2, sd2, d,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, SUB_N: tl.constexpr, SUB_M: tl.constexpr,
