@@ -1,4 +1,4 @@
-"""Distances on tensor cores: what the pieces keep, which pairs are computed again, how right all of them are."""
+"""Distances on tensor cores: what the pieces keep, which pairs are computed again, how right the rest is."""
 
 from __future__ import annotations
 
@@ -144,11 +144,13 @@ def test_points_that_all_batches_share_are_not_copied():
     assert (y1.shape, y2.shape, shape) == ((6, 5, 4), (1, 6, 4), (3, 2, 5, 6))
 
 
-@pytest.mark.gpu
-def test_operator_is_well_formed():
-    load("cdist", "cuda_mma")
+@pytest.mark.parametrize(
+    ("name", "operator"), [("triton_mma", "cdist_triton_mma"), ("cuda_mma", "cdist_mma")]
+)
+def test_operator_is_well_formed(name, operator):
+    load("cdist", name)
     for x2 in (randn(2, 40, 20), randn(1, 40, 20)):
-        torch.library.opcheck(torch.ops.kernels.cdist_mma.default, (randn(2, 30, 20), x2))
+        torch.library.opcheck(getattr(torch.ops.kernels, operator).default, (randn(2, 30, 20), x2))
 
 
 @pytest.mark.gpu

@@ -14,7 +14,7 @@ PIECE = 32, 64  # at most: what is computed again around a near pair
 PROGRAMS = 1024  # they share out the list, whose length only the device knows
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "sb1", "sn1", "m", "sb2", "sn2", "d"])
 def near_kernel(  # grid: any; out: [b, n, m]; todo: how many tiles, then their numbers
     x1, x2, out, todo, n, sb1, sn1, sd1, m, sb2, sn2, sd2, d,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, SUB_N: tl.constexpr, SUB_M: tl.constexpr,
@@ -33,7 +33,7 @@ def near_kernel(  # grid: any; out: [b, n, m]; todo: how many tiles, then their 
         o_m = (i_m * BLOCK_M + i_part % across * SUB_M + tl.arange(0, SUB_M)).to(tl.int64)
         o_out = out + (i_batch * n + o_n)[:, None] * m + o_m[None, :]
         mask = (o_n < n)[:, None] & (o_m < m)[None, :]
-        b_old = tl.load(o_out, mask=mask, other=0.0)
+        b_old = tl.load(o_out, mask=mask, other=0.0).to(tl.float32)
         if tl.max(tl.max((b_old != b_old).to(tl.int32), 1), 0) > 0:
             o_x1 = x1 + i_batch * sb1 + o_n * sn1
             o_x2 = x2 + i_batch * sb2 + o_m * sn2

@@ -51,7 +51,7 @@ def _finite(b_x):
     return tl.where(tl.abs(b_x) <= 3.4028235e38, b_x, 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows1", "n", "sb1", "sn1", "rows2", "m", "sb2", "sn2", "d"])
 def sample_kernel(  # grid: (blocks of coordinates,); centre: [d], peak: [blocks]
     x1, x2, centre, peak, todo, rows1, n, sb1, sn1, sd1, rows2, m, sb2, sn2, sd2, d,
     SAMPLE: tl.constexpr, BLOCK: tl.constexpr,
@@ -84,7 +84,7 @@ def _unit(peak, blocks, BLOCKS: tl.constexpr):
     return tl.where(largest > 0, exponent, 127)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows1", "n", "sb1", "sn1", "rows2", "m", "sb2", "sn2", "d", "blocks"])
 def split_kernel(  # grid: (blocks of rows of x1, then of x2,)
     x1, x2, centre, peak, pieces1, pieces2, norm1, norm2, unit,
     rows1, n, sb1, sn1, sd1, rows2, m, sb2, sn2, sd2, d, depth, blocks,
@@ -133,16 +133,17 @@ def _split(
     tl.store(norm + o_row, tl.where(b_bad > 0, float("nan"), b_norm), mask=m_row)
 
 
-def threshold(depth: int) -> float:
+def threshold(truncated: int, additions: int = 1) -> float:
     """The share of |a|^2 + |b|^2 up to which a squared distance is not trusted.
 
+    `truncated`: terms of hi*hi that the tensor core sums up; `additions`: how many such sums are added.
     In units of 2^-24 (|a|^2 + |b|^2) the square is off by at most: 2 for the norms, each rounded once; 3 for
-    the two additions; 4 for lo*lo, which is left out; 6 for the pieces' own rounding; and 2 for each 16
-    terms of hi*hi, by which the tensor core truncates a sum that grows as it goes, half of that together:
-    15 + depth / 16. A distance is off by half of the square's relative error and 1 for its root, and must
-    stay under 32 eps = 64 units: (16 + depth / 16) / 128.
+    the two last additions; 4 for lo*lo, which is left out; 6 for the pieces' own rounding; 2 for each 16
+    terms, by which the tensor core truncates a sum that grows as it goes, half of that together; and 1/2
+    for each addition: 15 + truncated / 16 + additions / 2. A distance is off by half of the square's
+    relative error and 1 for its root, and must stay under 32 eps = 64 units.
     """
-    return (16 + depth / 16) / 128
+    return (16 + truncated / 16 + additions / 2) / 128
 
 
 def near_floor(depth: int) -> float:

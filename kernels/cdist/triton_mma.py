@@ -16,6 +16,7 @@ from kernels.cdist.mma_near import recompute
 from kernels.cdist.mma_operands import DEPTH, near_floor, pair_up, prepare, threshold
 from kernels.guards import UP_TO_FLOAT32
 
+SHALLOW = 128  # coordinates, to which the roots of one tile take as long as the products of another
 TILES = (1 << 31) - 1  # CUDA's limit for the x dim of a grid, and what the list of tiles counts to
 GROUP = 8  # rows of tiles that are worked on together
 
@@ -39,11 +40,11 @@ def _root(b_square):
     return b_root + (b_square - b_root * b_root) * (0.5 * b_inverse)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "rows1", "rows2"])
 def product_kernel(  # grid: (tiles,); a, b: descriptors of [rows, PIECES * depth]; out: [b, n, m]
     a, b, norm1, norm2, unit, out, todo, n, m, rows1, rows2, depth, tau, floor,
     PIECES: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    GROUP: tl.constexpr,
+    GROUP: tl.constexpr, PROMOTE: tl.constexpr,
 ):  # fmt: skip
     """rows1 and rows2 are the rows between batches: n and m, or 0 where all batches read the same points."""
     tiles_n, tiles_m = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
@@ -58,7 +59,11 @@ def product_kernel(  # grid: (tiles,); a, b: descriptors of [rows, PIECES * dept
         if PIECES == 2:
             k1 = k + tl.where(step < steps, depth, 0)
             k2 = k + tl.where((step >= steps) & (step < 2 * steps), depth, 0)
-        b_acc = tl.dot(a.load([row1, k1]), b.load([row2, k2]).T, b_acc)
+        b_x1, b_x2 = a.load([row1, k1]), b.load([row2, k2]).T
+        if PROMOTE:  # added up outside the tensor core: the argument keeps the compiler from merging the two
+            b_acc += tl.dot(b_x1, b_x2, max_num_imprecise_acc=BLOCK_K)
+        else:
+            b_acc = tl.dot(b_x1, b_x2, b_acc)
 
     o_n, o_m = i_n * BLOCK_N + tl.arange(0, BLOCK_N), i_m * BLOCK_M + tl.arange(0, BLOCK_M)
     m_n, m_m = o_n < n, o_m < m
@@ -82,7 +87,7 @@ def _blocks(depth: int) -> tuple[int, int, int, int]:
     Up to 128 coordinates writing is half of the time, and four small tiles a processor overlap it better
     with products; beyond, a larger tile reads less.
     """
-    return (64, 128, 4, 2) if depth <= 128 else (128, 128, 8, 3)
+    return (64, 128, 4, 2) if depth <= SHALLOW else (128, 128, 8, 3)
 
 
 def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0) -> torch.Tensor:
@@ -95,9 +100,20 @@ def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0) -> torch.Tensor:
     x1, x2, shape = pair_up("triton_mma", x1, x2, p, UP_TO_FLOAT32)
     if x1.numel() == 0 or x2.numel() == 0:
         return x1.new_zeros(shape)
-    out = x1.new_empty(max(x1.shape[0], x2.shape[0]), x1.shape[1], x2.shape[1])
+    return torch.ops.kernels.cdist_triton_mma(x1, x2).reshape(shape)
+
+
+@torch.library.custom_op("kernels::cdist_triton_mma", mutates_args=())
+def _distances(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    """[b1, n, d], [b2, m, d], neither empty, b1 and b2 equal or 1 -> [b, n, m]."""
+    out = _empty(x1, x2)
     _launch(x1, x2, out)
-    return out.reshape(shape)
+    return out
+
+
+@_distances.register_fake
+def _empty(x1: torch.Tensor, x2: torch.Tensor) -> torch.Tensor:
+    return x1.new_empty(max(x1.shape[0], x2.shape[0]), x1.shape[1], x2.shape[1])
 
 
 def _launch(x1: torch.Tensor, x2: torch.Tensor, out: torch.Tensor) -> None:
@@ -108,6 +124,9 @@ def _launch(x1: torch.Tensor, x2: torch.Tensor, out: torch.Tensor) -> None:
     tiles = batch * triton.cdiv(n, block_n) * triton.cdiv(m, block_m)
     if tiles > TILES:
         raise NotImplementedError(f"triton_mma launches at most {TILES} tiles, not {tiles}.")
+    promote = depth > SHALLOW
+    tau = threshold(DEPTH, depth // DEPTH) if promote else threshold(depth)
+    floor = near_floor(depth)
     todo = torch.empty(1 + tiles, dtype=torch.int32, device=x1.device)
     with torch.cuda.device_of(x1):
         made = prepare(x1, x2, todo, pieces)
@@ -115,8 +134,8 @@ def _launch(x1: torch.Tensor, x2: torch.Tensor, out: torch.Tensor) -> None:
         b = TensorDescriptor.from_tensor(made.pieces2, [block_m, DEPTH])
         step1, step2 = (x.shape[1] if x.shape[0] > 1 else 0 for x in (x1, x2))
         product_kernel[(tiles,)](
-            a, b, made.norm1, made.norm2, made.unit, out, todo, n, m, step1, step2, depth, threshold(depth),
-            near_floor(depth), PIECES=pieces, BLOCK_N=block_n, BLOCK_M=block_m, BLOCK_K=DEPTH, GROUP=GROUP,
+            a, b, made.norm1, made.norm2, made.unit, out, todo, n, m, step1, step2, depth, tau, floor,
+            PIECES=pieces, BLOCK_N=block_n, BLOCK_M=block_m, BLOCK_K=DEPTH, GROUP=GROUP, PROMOTE=promote,
             num_warps=warps, num_stages=stages,
         )  # fmt: skip
         recompute(x1, x2, out, todo, block_n, block_m)
