@@ -21,7 +21,7 @@ constexpr int kSlice = 32;                     // coordinates
 constexpr int kPitch = kSlice + 4;             // of a row: eight neighbouring rows meet 32 banks
 constexpr int64_t kMostCoordinates = 1 << 24;  // of which 128 times as many still fit an int
 constexpr int kStages = 2;
-constexpr int kChunk = 4;  // coordinates that a thread reads at once
+constexpr int kChunk = 2;  // coordinates that a thread reads at once
 
 // What every thread knows.
 struct Work {
@@ -59,36 +59,45 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kKeep) : "memory");
 }
 
+// Four coordinates of a point where no vector of memory holds them, or where they must be widened.
+__device__ __forceinline__ void bring_four(float* to, const void* x, int64_t at, int left, bool packed,
+                                           Dtype dtype) {
+  if (dtype == Dtype::kFloat32) {
+    const float* from = static_cast<const float*>(x) + at;
+#pragma unroll
+    for (int v = 0; v < 4; ++v) copy_async<4>(to + v, from + (v < left ? v : 0), v < left);
+    return;
+  }
+  float values[4];
+  if (dtype == Dtype::kBfloat16) {
+    load(values, static_cast<const __nv_bfloat16*>(x) + at, left, packed);
+  } else {
+    load(values, static_cast<const __half*>(x) + at, left, packed);
+  }
+  *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
+}
+
 // Coordinates from k of `count` points -> rows. Points past the end stand for the last one: what becomes of
 // them is not stored. Coordinates past the end are 0 in both inputs, which adds nothing to any norm.
-template <int kSize>
+template <int kSize, bool kPlain>
 __device__ __forceinline__ void bring(float (*rows)[kPitch], const void* x, int64_t start, int count, int d,
                                       int k, bool packed, Dtype dtype) {
-  constexpr int kVectors = kSlice / 4;
-  const int chunk = 4 * (threadIdx.x % kVectors);
+  constexpr int kVectors = kSlice / 4, kApart = kThreads / kVectors;  // between a thread's points
+  const int chunk = 4 * (threadIdx.x % kVectors), first = threadIdx.x / kVectors;
   const int left = d - k - chunk;
   start += left > 0 ? k + chunk : 0;
+  if constexpr (kPlain) {
+    const float* from = static_cast<const float*>(x) + start;
 #pragma unroll
-  for (int i = 0; i < kSize * kVectors / kThreads; ++i) {
-    const int point = threadIdx.x / kVectors + i * (kThreads / kVectors);
-    float* to = rows[Tile<kSize>::row_of(point)] + chunk;
-    const int64_t at = start + min(point, count - 1) * d;
-    if (dtype == Dtype::kFloat32) {
-      const float* from = static_cast<const float*>(x) + at;
-      if (packed) {
-        copy_async<16>(to, from, left > 0);
-      } else {
-#pragma unroll
-        for (int v = 0; v < 4; ++v) copy_async<4>(to + v, from + (v < left ? v : 0), v < left);
-      }
-    } else {
-      float values[4];
-      if (dtype == Dtype::kBfloat16) {
-        load(values, static_cast<const __nv_bfloat16*>(x) + at, left, packed);
-      } else {
-        load(values, static_cast<const __half*>(x) + at, left, packed);
-      }
-      *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
+    for (int i = 0; i < kSize / kApart; ++i) {
+      const int point = first + i * kApart;
+      copy_async<16>(rows[Tile<kSize>::row_of(point)] + chunk, from + min(point, count - 1) * d, left > 0);
+    }
+  } else {
+#pragma unroll 1
+    for (int point = first; point < kSize; point += kApart) {
+      const int64_t at = start + min(point, count - 1) * d;
+      bring_four(rows[Tile<kSize>::row_of(point)] + chunk, x, at, left, packed, dtype);
     }
   }
 }
@@ -109,7 +118,8 @@ __device__ __forceinline__ Pack<float, kChunk> read(const float* coordinates) {
   return *reinterpret_cast<const Pack<float, kChunk>*>(coordinates);
 }
 
-template <Norm kNorm, int kSize>
+// kPlain: float32 in whole vectors, which is what a kernel of few instructions is for.
+template <Norm kNorm, int kSize, bool kPlain>
 __global__ __launch_bounds__(kThreads, kBlocksPerSM) void register_kernel(const __grid_constant__ Work work) {
   using Tiles = Tile<kSize>;
   constexpr int kPer = Tiles::kPer,
@@ -134,8 +144,8 @@ __global__ __launch_bounds__(kThreads, kBlocksPerSM) void register_kernel(const 
   const auto bring_slice = [&](int slice) {
     if (slice < slices) {
       const int k = kSlice * slice, stage = slice % kStages;
-      bring<kSize>(tile.first[stage], work.x1, start1, count1, d, k, work.packed1, work.dtype);
-      bring<kSize>(tile.second[stage], work.x2, start2, count2, d, k, work.packed2, work.dtype);
+      bring<kSize, kPlain>(tile.first[stage], work.x1, start1, count1, d, k, work.packed1, work.dtype);
+      bring<kSize, kPlain>(tile.second[stage], work.x2, start2, count2, d, k, work.packed2, work.dtype);
     }
     asm volatile("cp.async.commit_group;");
   };
@@ -148,7 +158,7 @@ __global__ __launch_bounds__(kThreads, kBlocksPerSM) void register_kernel(const 
     bring_slice(slice + kStages - 1);
     const auto* first = tile.first[slice % kStages] + y;
     const auto* second = tile.second[slice % kStages] + x;
-#pragma unroll 1
+#pragma unroll(kPlain&& kNorm != Norm::kAny ? 4 : 1)  // as far as registers go
     for (int k = 0; k < kSlice; k += kChunk) {
       Pack<float, kChunk> points[kPer];
 #pragma unroll
@@ -177,7 +187,12 @@ __global__ __launch_bounds__(kThreads, kBlocksPerSM) void register_kernel(const 
       float roots[4];
 #pragma unroll
       for (int v = 0; v < 4; ++v) roots[v] = FastDistance<kNorm>::root(sums[r][4 * g + v], work.p);
-      store_four(work.out, (b * n + i) * m + j, roots, m - j, work.packed_out, work.dtype);
+      const int64_t at = (b * n + i) * m + j;
+      if constexpr (kPlain) {
+        store(static_cast<float*>(work.out) + at, roots, j < m, 0, 0);  // a vector is whole or past the end
+      } else {
+        store_four(work.out, at, roots, m - j, work.packed_out, work.dtype);
+      }
     }
   }
 }
@@ -202,7 +217,8 @@ cudaError_t launch(const Exact& call) {
   work.packed2 = starts_whole(call.x2, batches.d, call.dtype);
   work.packed_out = starts_whole(call.out, batches.m, call.dtype);
   constexpr int kBytes = sizeof(Tile<kSize>);
-  const auto kernel = register_kernel<kNorm, kSize>;
+  const bool plain = call.dtype == Dtype::kFloat32 && work.packed1 && work.packed2 && work.packed_out;
+  const auto kernel = plain ? register_kernel<kNorm, kSize, true> : register_kernel<kNorm, kSize, false>;
   if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) {
     return error;
   }

@@ -14,7 +14,6 @@ namespace kernels {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kRows = 32;  // of a block
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 
 // How the outputs of one batch are shared out: `period` classes of rows that start alike, kRows a block.
@@ -24,7 +23,7 @@ struct Split {
   HOST_DEVICE int64_t blocks() const { return groups * period * columns; }
 };
 
-template <typename T, Norm kNorm, int kD, int kVector>
+template <typename T, Norm kNorm, int kD, int kVector, int kRows>
 __global__ __launch_bounds__(kThreads) void small_kernel(const T* x1, const T* x2, T* out, Batches batches,
                                                          Split split, float p) {
   __shared__ float4 rows[kRows][kD / 4], passing[kThreads * kVector];
@@ -71,7 +70,7 @@ __global__ __launch_bounds__(kThreads) void small_kernel(const T* x1, const T* x
     const int64_t left = (n - first_row + split.period - 1) / split.period;
     const int count = static_cast<int>(left < kRows ? left : kRows);
     T* target = out + (b * n + first_row) * m + column;
-#pragma unroll 4
+#pragma unroll(kD > 8 ? 2 : 4)
     for (int r = 0; r < count; ++r, target += split.period * m) {
       float sums[kVector] = {};
 #pragma unroll
@@ -96,7 +95,7 @@ int64_t greatest_common_divisor(int64_t a, int64_t b) {
   return b == 0 ? a : greatest_common_divisor(b, a % b);
 }
 
-template <typename T, Norm kNorm, int kD, int kVector>
+template <typename T, Norm kNorm, int kD, int kVector, int kRows>
 cudaError_t launch(const Exact& call) {
   const Batches& batches = call.batches;
   Split split;
@@ -104,7 +103,7 @@ cudaError_t launch(const Exact& call) {
   split.groups = ceil_div(ceil_div(batches.n, split.period), kRows);
   split.columns = ceil_div(batches.m + (split.period > 1 ? kVector : 0), kThreads * kVector);
   const int64_t blocks = std::min(batches.count() * split.blocks(), kMaxBlocks);
-  small_kernel<T, kNorm, kD, kVector><<<static_cast<unsigned>(blocks), kThreads, 0, call.stream>>>(
+  small_kernel<T, kNorm, kD, kVector, kRows><<<static_cast<unsigned>(blocks), kThreads, 0, call.stream>>>(
       static_cast<const T*>(call.x1), static_cast<const T*>(call.x2), static_cast<T*>(call.out), batches,
       split, static_cast<float>(call.p));
   return cudaGetLastError();
@@ -117,11 +116,13 @@ cudaError_t cdist_small(const Exact& call) {
   return with_up_to_float(call.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int kWide = 16 / sizeof(T);  // elements of the widest store
+    constexpr int kFew =
+        sizeof(T) == 4 ? 16 : 64;  // rows of a block: as many as make up for reading its points
     return with_fast_norm(call.p, [&](auto norm) {
       constexpr Norm kNorm = decltype(norm)::value;
-      if (call.batches.d <= 4) return launch<T, kNorm, 4, kWide>(call);
-      if (call.batches.d <= 8) return launch<T, kNorm, 8, 4>(call);
-      if (call.batches.d <= kMostSmall) return launch<T, kNorm, kMostSmall, 4>(call);
+      if (call.batches.d <= 4) return launch<T, kNorm, 4, kWide, kFew>(call);
+      if (call.batches.d <= 8) return launch<T, kNorm, 8, 4, 64>(call);
+      if (call.batches.d <= kMostSmall) return launch<T, kNorm, kMostSmall, 4, 64>(call);
       return cudaErrorInvalidValue;
     });
   });

@@ -12,7 +12,7 @@ from kernels.guards import UP_TO_FLOAT32, takes
 
 # d at most, blocks of 128 x 128 outputs for each multiprocessor at least -> design. The first row that holds.
 DESIGNS = (
-    (16, 0, cuda_small.cdist),
+    (8, 0, cuda_small.cdist),
     (None, 2, functools.partial(cuda_register.cdist, tile=128)),
     (None, 0, functools.partial(cuda_register.cdist, tile=64)),
 )
