@@ -36,7 +36,13 @@ class Session:
     def ceilings(self, refresh):
         curve = [[1024, 1.0], [4096, 2.0]]
         bandwidth = dict.fromkeys(("read", "triad", "copy", "write"), curve)
-        known = {"bandwidth": bandwidth, "tflops": {"fp32": 1.0}, "device_type": "cpu", "note": ""}
+        known = {
+            "bandwidth": bandwidth,
+            "tflops": {"fp32": 1.0},
+            "device": "fake",
+            "device_type": "cpu",
+            "note": "",
+        }
         return {"ceilings": known}
 
     def measure(self, indices, how, judge):
@@ -49,7 +55,7 @@ class Session:
         for index in indices:
             times = {"device_us": [9.0, 10.0, 11.0], "host_us": [1.0] * 3, "start_ns": [0, 1, 2]}
             order = {"rounds": [0, 1, 2], "turns": [0] * 3, "held": 0, "end_to_end_us": None}
-            fresh = {"fresh": [], "beside_us": [], "again_us": []}
+            fresh = {"fresh": [], "beside_us": [], "again_us": [], "warmup_us": []}
             self.emit("series", index=index, stop_reason="trials", **times, **order, **fresh)
         card = {"sm_mhz_samples": [], "throttle": [], "card_notes": []}
         return {"event_overhead_us": 0.0, "card": card, "checking_s": 0.0, "timing_s": 0.0}
