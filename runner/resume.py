@@ -22,6 +22,7 @@ class Resume:
         self.folder = _folder_of(words)
         self.outcomes: list[driver.Outcome] = []
         self.sweep: Path | None = None
+        self.launcher = ""  # its jobs run in this process
 
     def carry_on(self) -> int:
         """Runs what is left. Raises Refusal where the folder cannot be carried on with."""

@@ -87,6 +87,7 @@ def test_memory():
 
 def test_a_worker_is_the_first_to_go(tmp_path):
     worker = supervisor.Worker(supervisor.Device("cpu", 0, False), supervisor.Limits(*[30.0] * 5))
+    worker.greet()
     with open(f"/proc/{worker.pid}/oom_score_adj") as file:
         assert file.read().strip() == "1000"
     worker.kill()
