@@ -6,12 +6,12 @@ import collections
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, folders, sources
+from runner import columns, device_lock, folders, profile_case, sources
 from runner.model import Entry, PlannedCase
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 _MOST_RESTARTS = 3
-TIMED = ("bench", "traps")  # the modes that time what is right
+TIMED = ("bench", "traps", "profile")  # the modes that time what is right
 
 
 class CaseRun:
@@ -25,6 +25,7 @@ class CaseRun:
         self.run, self.planned, self.settings = run, planned, run.settings
         self.waiting: dict[int, Entry] = {}
         self.proven: dict[int, dict[str, Any]] = {}
+        self.profiled: dict[int, dict[str, Any]] = {}
         self.restarts: collections.Counter[int | None] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
             if entry.skip:
@@ -75,6 +76,8 @@ class CaseRun:
         for entry in list(self.waiting.values()):
             if not self._prove(worker, entry):
                 return
+        if self.settings.mode == "profile" and not self._profiles(worker):
+            return
         if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
             return
         worker.ask("close")
@@ -96,6 +99,23 @@ class CaseRun:
             return False
         return True
 
+    def _profiles(self, worker: Worker) -> bool:
+        """Profile each that is right, before any is timed. False when the attempt starts again."""
+        for entry in [each for each in self.waiting.values() if each.index not in self.profiled]:
+            folder = self._folder("profile", entry)
+            answer = self._events(worker, "profile", index=entry.index, folder=str(folder))
+            if answer["status"] == "ok":
+                answer = profile_case.analyse(folder, self.planned.case, answer)
+                self.profiled[entry.index] = answer | {"folder": str(folder.relative_to(self.run.record.folder))}
+                faults = answer.pop("faults")
+                answer = {"status": "error", "stage": "profile", "reason": "; ".join(faults)} if faults else {}
+            if answer.get("status") == "error":
+                self.row(self.waiting.pop(entry.index), self.proven[entry.index] | answer)
+                if answer.get("fatal"):
+                    self.run.replace_worker()
+                    return False
+        return True
+
     def _stale(self, entry: Entry | None) -> None:
         """An older version of a file lives in the worker: a new one takes over, but not for ever."""
         self.run.replace_worker()
@@ -111,8 +131,11 @@ class CaseRun:
             self.row(self.waiting.pop(entry.index), dict(zip(("status", "stage", "reason"), facts)))
 
     def _keep(self, entry: Entry) -> Path:
+        return self._folder("builds", entry)
+
+    def _folder(self, kind: str, entry: Entry) -> Path:
         name = folders.of_variant(entry.variant.name, entry.params)
-        return self.run.record.folder / "builds" / self.planned.case.case_id / name
+        return self.run.record.folder / kind / self.planned.case.case_id / name
 
     def _events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request, show its steps, return its answer."""
@@ -183,7 +206,13 @@ class CaseRun:
             "end_to_end_us": series["end_to_end_us"],
             "notes": [*facts.get("notes", ()), *common["card_notes"]],
         }
+        if profiled := self.profiled.get(entry.index):
+            timed_us = sum(series["device_us"]) / len(series["device_us"])
+            profiled, words = profile_case.against(profiled, timed_us)
+            facts |= {"kernels_per_call": profiled["kernels_per_call"], "notes": [*facts["notes"], words]}
         row = self.row(entry, facts)
+        if profiled:
+            self.run.record.table("profiles.csv", profile_case.PROFILE_COLUMNS, [row | profiled])
         self.run.record.samples(row, series, common["sm_mhz_samples"])
         return row
 

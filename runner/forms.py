@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runner.schema import MODES, TIMINGS, UNAVAILABLE, Config
+from runner.schema import MODES, TIMINGS, Config
 from runner.typed import conform, defaults, nearest
 
 SEED_BELOW = 2**63
@@ -54,9 +54,6 @@ def _dims(raw: dict[str, Any]) -> list[str]:
 
 def mode_faults(mode: str) -> list[str]:
     """Why a mode cannot be had."""
-    if mode in UNAVAILABLE:
-        others = ", ".join(each for each in MODES if each not in UNAVAILABLE)
-        return [f"mode={mode}: not available yet; there is {others}"]
     return [] if mode in MODES else [f"mode={mode}: no such mode{nearest(mode, MODES)}"]
 
 

@@ -111,6 +111,7 @@ class Limits:
     inputs_s: float
     check_s: float
     measure_s: float
+    profile_s: float
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,16 @@ class Record:
             table.flush()
             table.close()
 
+    def table(self, name: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+        """Further rows of another table of the run; it is begun with its first ones."""
+        path = self.folder / name
+        with writing(self.folder):
+            table = _Table(path, columns, more=path.exists())
+            for row in rows:
+                table.write(row)
+            table.flush()
+            table.close()
+
     def close(self) -> None:
         self._results.close()
         self._samples.close()

@@ -36,6 +36,7 @@ class LimitsNode:
     inputs_s: Number = 300
     check_s: Number = 600
     measure_s: Number = 600
+    profile_s: Number = 300
 
 
 @dataclass
@@ -127,7 +128,7 @@ class Config:
     baseline: Annotated[str | None, "the variant that speedup is measured against"] = None
     seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
     output: Annotated[str, "where run folders go; from where you are"] = "outputs"
-    limits: Annotated[LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure"] = (
+    limits: Annotated[LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure, profile"] = (
         field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
     )
     why: Annotated[str, "a sentence for the record; experiments have one"] = ""
@@ -140,10 +141,9 @@ MODES = {
     "debug": "check with launch blocking and full tracebacks, no timing",
     "plan": "print the cases, the variants and the memory they need; runs nothing",
     "list": "print ops and variants and why they are there; needs no op",
-    "profile": "not available yet",
+    "profile": "bench, then where the time goes: operators, kernels, waits; with workload= a whole step",
     "ceilings": "measure what the device can do, and print it; needs no op",
 }
-UNAVAILABLE = ("profile",)
 DIRECTIONS = ("forward", "backward")
 LAYOUTS = ("contiguous", "transposed", "offset1", "strided")
 TIMINGS = {

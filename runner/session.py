@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from runner import artifacts, ceilings, environment, nvml, prove, traps
+from runner import artifacts, ceilings, environment, nvml, profile_op, prove, traps
 from runner.announcer import Announcer, wire
 from runner.build import BuildError, Built, NotInstalled, StaleProcess, build
 from runner.faults import ReferenceFailed, Tampered, log, place, said
@@ -186,3 +186,12 @@ class Session:
         proof = self.proofs[index]
         first_ms = proof.facts["first_call_ms"]
         return {"readings": list(traps.readings(self.clock, proof.trial, first_ms, mean_us))}
+
+    def profile(self, index: int, folder: str) -> dict[str, Any]:
+        """A proven variant's call under the profiler; the traces are in `folder`."""
+        self.emit("step", index=index, stage="profile", what="profile")
+        try:
+            facts = profile_op.profile_variant(self.clock, self.device, self.proofs[index].trial, Path(folder))
+        except BaseException as error:  # the variant's own code, whatever it raises
+            return self._raised(error, "profile")
+        return {"status": "ok", **facts}

@@ -1,0 +1,322 @@
+"""A Kineto trace (the Chrome format that torch.profiler writes) as plain operators, launches and kernels.
+
+Pure: a mapping in, dataclasses out, no torch. Times are microseconds on the trace's own clock. The runner's
+own marks are annotations: `runner: <window>` around what is looked at, `@<stack>` around each line of the
+user's Python (see `lines.py`).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+WINDOW, LINE = "runner: ", "@"
+_ON_DEVICE = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_RUNTIME = ("cuda_runtime", "cuda_driver")
+_BACKWARD = "autograd::engine::evaluate_function: "
+_OPTIMIZER = ("Optimizer.step#", "Optimizer.zero_grad#")
+_LOADER = "enumerate(DataLoader)#"
+SYNCS = (
+    "cudaDeviceSynchronize",
+    "cudaStreamSynchronize",
+    "cudaEventSynchronize",
+    "cudaMemcpy",  # not cudaMemcpyAsync, which torch follows with a synchronize where it has to
+    "cudaFree",
+    "cudaFreeHost",
+    "cuCtxSynchronize",
+    "cuStreamSynchronize",
+    "cuEventSynchronize",
+)
+ITEMSIZES = {
+    "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "int": 4, "long int": 8, "long": 8,
+    "unsigned char": 1, "signed char": 1, "bool": 1, "short": 2, "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1,
+    "c10::complex<float>": 8, "c10::complex<double>": 16,
+}  # fmt: skip
+
+
+@dataclass(eq=False)
+class Op:
+    """One operator call on the host. `label` is the user's stack; `phase` one of PHASES."""
+
+    name: str
+    start: float
+    end: float
+    thread: Any
+    parent: Op | None
+    sequence: int | None
+    tensors: tuple[tuple[int, int], ...]  # (distinct elements, bytes each) of its tensor arguments
+    dims: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+    label: str = ""
+    phase: str = "forward"
+    window: str = ""
+    node: Op | None = None  # the autograd node that it runs in
+    children_us: float = 0.0
+    allocated: float = 0.0  # bytes
+    launched: int = 0
+
+    @property
+    def host_us(self) -> float:
+        return self.end - self.start
+
+    @property
+    def self_us(self) -> float:
+        return self.host_us - self.children_us
+
+    @property
+    def read_bytes(self) -> float:
+        """Of its tensor arguments, as far as shapes were recorded; an expanded dim counts once."""
+        return float(sum(count * size for count, size in self.tensors))
+
+    @property
+    def written_bytes(self) -> float:
+        """What it allocated; where it allocated nothing it wrote into its first argument."""
+        first = self.tensors[0] if self.tensors else (0, 0)
+        return self.allocated or float(first[0] * first[1])
+
+
+PHASES = ("forward", "backward", "optimizer", "data")
+
+
+@dataclass(eq=False)
+class Call:
+    """One call into the CUDA runtime or driver."""
+
+    name: str
+    start: float
+    end: float
+    thread: Any
+    correlation: int | None
+    op: Op | None
+    label: str = ""
+    phase: str = "forward"
+    window: str = ""
+
+    @property
+    def synchronizes(self) -> bool:
+        return self.name.partition("_v")[0] in SYNCS
+
+
+@dataclass(eq=False)
+class Activity:
+    """A kernel, a copy or a fill on the device."""
+
+    kind: str  # kernel | memcpy | memset
+    name: str
+    start: float
+    end: float
+    stream: Any
+    correlation: int | None
+    args: Mapping[str, Any]
+    launch: Call | None = None
+
+    @property
+    def us(self) -> float:
+        return self.end - self.start
+
+    @property
+    def window(self) -> str:
+        return self.launch.window if self.launch else ""
+
+
+@dataclass
+class Trace:
+    """Everything in order of start. `windows` are the runner's spans by name: (start, end)."""
+
+    ops: list[Op] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    activities: list[Activity] = field(default_factory=list)
+    windows: dict[str, tuple[float, float]] = field(default_factory=dict)
+    dropped: int = 0  # kernels without a launch, where there were launches
+
+    def of(self, window: str) -> tuple[list[Op], list[Call], list[Activity]]:
+        """What was issued in a window."""
+        own = [[each for each in some if each.window == window] for some in (self.ops, self.calls)]
+        activities = [each for each in self.activities if each.window == window]
+        return own[0], own[1], activities
+
+    def names(self, prefix: str) -> list[str]:
+        """Windows whose name begins with `prefix`, in time order."""
+        found = [name for name in self.windows if name.startswith(prefix)]
+        return sorted(found, key=lambda name: self.windows[name][0])
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The JSON of a trace file, gzipped or not."""
+    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
+    with opened as file:
+        return json.load(file)
+
+
+def read(raw: Mapping[str, Any]) -> Trace:
+    """A trace from its JSON. Events of kinds that are not known here are left out."""
+    events = [each for each in raw["traceEvents"] if each.get("ph") in ("X", "i")]
+    trace = Trace()
+    for each in events:
+        if each.get("cat") == "user_annotation" and each["name"].startswith(WINDOW):
+            trace.windows[each["name"].removeprefix(WINDOW)] = _span(each)
+    host = [e for e in events if e.get("cat") in ("cpu_op", "user_annotation", *_RUNTIME) and e["ph"] == "X"]
+    for thread in {each.get("tid") for each in host}:
+        _thread([each for each in host if each.get("tid") == thread], trace)
+    trace.ops.sort(key=lambda op: op.start)
+    trace.calls.sort(key=lambda call: call.start)
+    _link_backward(trace.ops)
+    _allocations(events, trace.ops)
+    _device(events, trace)
+    return trace
+
+
+def _span(event: Mapping[str, Any]) -> tuple[float, float]:
+    start = float(event["ts"])
+    return start, start + float(event.get("dur", 0))
+
+
+def _thread(events: Sequence[Mapping[str, Any]], trace: Trace) -> None:
+    """Nests one thread's events by time; a parent begins first, or is the longer of two that begin together."""
+    ordered = sorted(events, key=lambda each: (_span(each)[0], -_span(each)[1]))
+    stack: list[tuple[float, Op | None, str]] = []  # (end, the operator or None, an annotation's name)
+    for event in ordered:
+        start, end = _span(event)
+        while stack and start >= stack[-1][0]:
+            stack.pop()
+        made = _made(event, start, end, stack, trace)
+        stack.append((end, made, event["name"] if made is None else ""))
+
+
+def _made(event: Mapping[str, Any], start: float, end: float, stack: list, trace: Trace) -> Op | None:
+    """The operator of an event; None for an annotation or a runtime call (which is kept all the same)."""
+    if event["cat"] == "user_annotation":
+        return None
+    parent = next((op for _, op, _ in reversed(stack) if op), None)
+    marks = [name for _, op, name in stack if op is None]
+    common = {
+        "label": next((name[1:] for name in reversed(marks) if name.startswith(LINE)), ""),
+        "phase": _phase(marks),
+        "window": _window(start, end, trace.windows),
+    }
+    if event["cat"] in _RUNTIME:
+        if parent:
+            parent.launched += 1
+        correlation = event.get("args", {}).get("correlation")
+        call = Call(event["name"], start, end, event.get("tid"), correlation, parent, **common)
+        trace.calls.append(call)
+        return None
+    op = _op(event, start, end, parent, common)
+    if parent:
+        parent.children_us += end - start
+        op.node = parent if parent.name.startswith(_BACKWARD) else parent.node
+    trace.ops.append(op)
+    return op
+
+
+def _op(event: Mapping[str, Any], start: float, end: float, parent: Op | None, common: dict) -> Op:
+    args = event.get("args", {})
+    dims, types = args.get("Input Dims", ()), args.get("Input type", ())
+    strides = args.get("Input Strides", [()] * len(dims))
+    tensors, shapes, dtypes = [], [], []
+    for shape, kind, stride in zip(dims, types, strides):
+        pairs = zip(*_flat(shape, kind, stride)) if shape and isinstance(shape[0], list) else ()
+        for each in pairs or ([(shape, kind, stride)] if kind in ITEMSIZES else []):
+            _tensor(*each, tensors, shapes, dtypes)
+    name, thread, sequence = event["name"], event.get("tid"), args.get("Sequence number")
+    values = (name, start, end, thread, parent, sequence, tuple(tensors), tuple(shapes), tuple(dtypes))
+    return Op(*values, **common)
+
+
+def _flat(shapes: Sequence, kind: Any, strides: Sequence) -> tuple[Sequence, list, list]:
+    """A list of tensors as one argument: the dtype is that of the first where only it was recorded."""
+    kinds = kind if isinstance(kind, list) else [kind] * len(shapes)
+    nested = strides if strides and isinstance(strides[0], list) else [()] * len(shapes)
+    return shapes, kinds, nested
+
+
+def _tensor(shape, kind, stride, tensors: list, shapes: list, dtypes: list) -> None:
+    if kind not in ITEMSIZES:
+        return
+    known = len(stride) == len(shape)
+    distinct = [n for n, step in zip(shape, stride) if step] if known else shape
+    tensors.append((math.prod(distinct), ITEMSIZES[kind]))
+    shapes.append(tuple(shape))
+    dtypes.append(kind)
+
+
+def _phase(marks: Sequence[str]) -> str:
+    for name in marks:
+        if name.startswith(_OPTIMIZER):
+            return "optimizer"
+        if name.startswith(_LOADER):
+            return "data"
+    return "forward"
+
+
+def _window(start: float, end: float, windows: Mapping[str, tuple[float, float]]) -> str:
+    """By time: other threads (that of autograd) work while the window's own thread waits for them."""
+    return next((name for name, (low, high) in windows.items() if low <= start and end <= high), "")
+
+
+def _link_backward(ops: Sequence[Op]) -> None:
+    """What an autograd node runs gets the line of the forward operator that made the node."""
+    made: dict[tuple[str, int], Op] = {}
+    for op in ops:
+        if op.name.startswith(_BACKWARD):
+            op.node = op
+        if op.node:
+            op.phase = "backward"
+        elif op.sequence is not None:
+            made.setdefault((op.window, op.sequence), op)  # the outermost of those with this number
+    for op in ops:
+        if op.node:
+            forward = made.get((op.window, op.node.sequence)) if op.node.sequence is not None else None
+            op.label = forward.label if forward else ""
+
+
+def forward_of(trace: Trace) -> dict[int, Op]:
+    """By id of an autograd node's operator: the operator that made it in the same window."""
+    made: dict[tuple[str, int], Op] = {}
+    for op in trace.ops:
+        if not op.node and op.sequence is not None:
+            made.setdefault((op.window, op.sequence), op)
+    nodes = [op for op in trace.ops if op.node is op and op.sequence is not None]
+    return {id(op): made[key] for op in nodes if (key := (op.window, op.sequence)) in made}
+
+
+def _allocations(events: Iterable[Mapping[str, Any]], ops: Sequence[Op]) -> None:
+    """Bytes allocated go to the innermost operator at that time, and to those around it."""
+    threads: dict[Any, list[Op]] = {}
+    for op in ops:
+        threads.setdefault(op.thread, []).append(op)
+    starts = {thread: [op.start for op in own] for thread, own in threads.items()}
+    for event in events:
+        size, thread = event.get("args", {}).get("Bytes", 0), event.get("tid")
+        if event["name"] != "[memory]" or size <= 0 or thread not in threads:
+            continue
+        at = float(event["ts"])
+        last = bisect_right(starts[thread], at) - 1
+        op = threads[thread][last] if last >= 0 else None
+        while op:  # the last to begin is inside of all that are still open
+            op.allocated += size if op.end >= at else 0
+            op = op.parent
+
+
+def _device(events: Iterable[Mapping[str, Any]], trace: Trace) -> None:
+    launches = {call.correlation: call for call in trace.calls if call.correlation}
+    for event in events:
+        kind = _ON_DEVICE.get(event.get("cat", ""))
+        if kind is None:
+            continue
+        args = event.get("args", {})
+        start, end = _span(event)
+        correlation = args.get("correlation")
+        launch = launches.get(correlation)
+        trace.dropped += launch is None
+        made = Activity(kind, event["name"], start, end, args.get("stream"), correlation, args, launch)
+        if launch and launch.op:  # the launch of a node's operator is the backward's
+            launch.phase, launch.label = launch.op.phase, launch.op.label or launch.label
+        trace.activities.append(made)
+    trace.activities.sort(key=lambda each: each.start)
