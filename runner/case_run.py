@@ -106,9 +106,13 @@ class CaseRun:
             answer = self._events(worker, "profile", index=entry.index, folder=str(folder))
             if answer["status"] == "ok":
                 answer = profile_case.analyse(folder, self.planned.case, answer)
-                self.profiled[entry.index] = answer | {"folder": str(folder.relative_to(self.run.record.folder))}
+                self.profiled[entry.index] = answer | {
+                    "folder": str(folder.relative_to(self.run.record.folder))
+                }
                 faults = answer.pop("faults")
-                answer = {"status": "error", "stage": "profile", "reason": "; ".join(faults)} if faults else {}
+                answer = (
+                    {"status": "error", "stage": "profile", "reason": "; ".join(faults)} if faults else {}
+                )
             if answer.get("status") == "error":
                 self.row(self.waiting.pop(entry.index), self.proven[entry.index] | answer)
                 if answer.get("fatal"):

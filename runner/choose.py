@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from runner import arrays, attributes, devices, forms, ops, shapes
+from runner import arrays, attributes, devices, forms, ops, shapes, workload_choice
 from runner.model import Limits, Measure, Op, Refusal, Settings, Target
 from runner.schema import DIRECTIONS, LAYOUTS, MeasureNode
 from runner.sentences import refuse
@@ -33,6 +33,7 @@ class Origin:
     experiment: str = ""
     command: tuple[str, ...] = ()
     built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
+    op_named: Callable[[str], tuple[Op | None, list[str]]] = lambda name: (None, [])
 
     def typed(self, key: str) -> str:
         """The word of the command line that set a key, or what it is below; empty when none did."""
@@ -62,8 +63,11 @@ class _Chooser:
             place = f"experiment={self.origin.experiment}"
             self.faults.append(f"{place}: its file needs `# @package _global_` as its first line")
         self.faults += forms.take_out_faults(self.raw)
+        self.faults += workload_choice.misplaced(self.raw)
         if self.raw["mode"] == "ceilings":
             return self._of_the_device()
+        if self.raw["mode"] == "profile" and self.raw["workload"]["target"]:
+            return self._of_a_workload()
         op = self._op()
         if op is None:
             refuse(self.faults)
@@ -74,6 +78,25 @@ class _Chooser:
         device = self._try(devices.resolve, self.raw["device"]) or "cpu"
         output = self._output()
         refuse(self.faults)
+        return self._without_op(device, output)
+
+    def _of_a_workload(self) -> Settings:
+        device = self._try(devices.resolve, self.raw["device"]) or "cpu"
+        output = self._output()
+        workload = workload_choice.chosen(self.raw, device, self.origin, self.faults)
+        refuse(self.faults)
+        seed = self.raw["seed"] if self.raw["seed"] is not None else secrets.randbelow(2**32)
+        text = _yaml(self.raw | {"device": device, "seed": seed, "output": output})
+        return dataclasses.replace(
+            self._without_op(device, output),
+            workload=workload,
+            seed=seed,
+            resolved_yaml=text,
+            before=self.raw["before"],
+            profiler=self.raw["profiler"],
+        )
+
+    def _without_op(self, device: str, output: str) -> Settings:
         return Settings(
             op=NO_OP,
             device=device,
@@ -126,6 +149,7 @@ class _Chooser:
             experiment=origin.experiment,
             command=origin.command,
             resolved_yaml=_yaml(raw | {"device": device, "seed": seed, "output": chosen["output"]}),
+            profiler=raw["profiler"],
             **chosen,
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, report
+from runner import columns, device_lock, profile_report, report, workload_run
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
 from runner.model import PlannedCase, Refusal, Settings
@@ -41,17 +41,21 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
     if settings.mode == "ceilings":
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
-    planned = plan(settings)
+    planned = workload_run.planned(settings) if settings.workload else plan(settings)
     if settings.mode == "plan":
         report.print_plan(planned)
         return Outcome(None)
     alone = folder is None  # a sweep prints its jobs' tables once, joined
     if folder is None:
-        folder = claim(Path(settings.output) / (settings.experiment or settings.op.name))
+        folder = claim(Path(settings.output) / (settings.experiment or name_of(settings)))
     record = Record(folder, settings, alone)
     try:
         with Progress(planned, show, label, bar=settings.mode != "debug") as progress:
-            _Run(settings, record, progress).cases(planned.cases)
+            run = _Run(settings, record, progress)
+            if settings.workload:
+                workload_run.WorkloadRun(run, planned.cases).finish()
+            else:
+                run.cases(planned.cases)
     except BaseException as error:  # an interrupt too leaves a folder that can be read
         if not isinstance(error, Exception):
             shutdown()  # compilers first
@@ -61,7 +65,13 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
     _complete(record)
     if show and alone:
         report.print_tables(folder)
+        profile_report.show(folder)
     return _outcome(folder, record.rows)
+
+
+def name_of(settings: Settings) -> str:
+    """What a run's folder is called after, when it is no experiment's."""
+    return settings.workload.name if settings.workload else settings.op.name
 
 
 def _complete(record: Record) -> None:

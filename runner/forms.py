@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runner.schema import MODES, TIMINGS, Config
+from runner.schema import MODES, PROFILERS, TIMINGS, Config
 from runner.typed import conform, defaults, nearest
 
 SEED_BELOW = 2**63
@@ -67,6 +67,12 @@ def _range_faults(key: str, value: Any) -> list[str]:
         return [fault for fault in found if fault]
     if key == "seed" and not 0 <= value < SEED_BELOW:
         return [f"seed={value}: must be from 0 to 2**63 - 1"]
+    if key == "profiler":
+        return (
+            [] if value in PROFILERS else [f"profiler={value}: no such profiler{nearest(value, PROFILERS)}"]
+        )
+    if key == "workload":
+        return []  # `workload_choice` judges it
     if key == "timing":
         return [] if value in TIMINGS else [f"timing={value}: no such timing{nearest(value, TIMINGS)}"]
     numbers = {f"measure.{name}": n for name, n in value.items()} if key == "measure" else {key: value}

@@ -21,7 +21,8 @@ from runner.trace import LINE
 
 _OWN = str(Path(__file__).resolve().parent) + os.sep
 _LIBRARIES = tuple(
-    os.path.realpath(sysconfig.get_path(name)) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")
+    os.path.realpath(sysconfig.get_path(name)) + os.sep
+    for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 _PACKAGES = ("site-packages", "dist-packages")
 _DEEPEST = 12  # frames in a mark

@@ -115,6 +115,28 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Form:
+    """An argument of a workload that takes a variant of an op."""
+
+    argument: str
+    op: Op
+    variant: Variant
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A step to be profiled: `target(**args, **forms)` returns a callable that makes one."""
+
+    name: str
+    target: Target
+    forms: tuple[Form, ...]
+    args: dict[str, Any]
+    compile: bool
+    steps: int  # under the profiler
+
+
+@dataclass(frozen=True)
 class Settings:
     """A validated run: what the user asked for, nothing left to look up."""
 
@@ -137,6 +159,9 @@ class Settings:
     output: str  # absolute folder that run folders go under
     command: tuple[str, ...]  # the overrides, for the record
     resolved_yaml: str
+    workload: Workload | None = None  # with mode=profile, in place of an op
+    before: str = ""  # folder of an earlier profile to compare with
+    profiler: str = "torch"  # or nsys, ncu
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ class Unit:
     activity: Activity | None = None
 
 
-def units(plain: Trace, detail: Trace, windows: Sequence[str], place: str, on_gpu: bool) -> tuple[list[Unit], str]:
+def units(
+    plain: Trace, detail: Trace, windows: Sequence[str], place: str, on_gpu: bool
+) -> tuple[list[Unit], str]:
     """The units of a call in order, their times the mean over `windows` of `plain`; `place` is the window of
     `detail`. The note says where the passes disagree: then the detailed pass has the times, too."""
     known = _units(detail, place, on_gpu)
@@ -77,7 +79,13 @@ def _unit(name: str, us: float, op: Op | None, phase: str, label: str, forward: 
 
 def _top(op: Op | None) -> Op | None:
     """The outermost operator around one that has the same line and is not the machinery of a compiler."""
-    while op and op.parent and op.parent.label == op.label and op.parent is not op.node and not _machinery(op.parent):
+    while (
+        op
+        and op.parent
+        and op.parent.label == op.label
+        and op.parent is not op.node
+        and not _machinery(op.parent)
+    ):
         op = op.parent
     return op
 
@@ -86,14 +94,14 @@ def _machinery(op: Op) -> bool:
     return op.name.startswith(_PLUMBING)
 
 
-_NO_WORK = ("aten::to", "aten::empty", "aten::as_strided", "aten::view", "aten::detach", "aten::slice", "aten::select",
+NO_WORK = ("aten::to", "aten::empty", "aten::as_strided", "aten::view", "aten::detach", "aten::slice", "aten::select",
             "aten::expand", "aten::transpose", "aten::t", "aten::reshape", "aten::permute", "aten::unsqueeze",
             "aten::chunk", "aten::split", "aten::narrow", "aten::resolve_conj", "aten::result_type")  # fmt: skip
 
 
 def works(op: Op) -> bool:
     """Whether an operator moves data itself: it launched something, or on the CPU spent most of its time."""
-    own = op.launched > 0 or (op.self_us >= 0.5 * op.host_us and op.name not in _NO_WORK)
+    own = op.launched > 0 or (op.self_us >= 0.5 * op.host_us and op.name not in NO_WORK)
     return own and not op.name.startswith("autograd::")
 
 

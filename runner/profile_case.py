@@ -39,8 +39,12 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
     moved = sum(op.read_bytes + op.written_bytes for op in _workers(some))
     must = case.read_bytes + case.write_bytes
     facts = {
-        "kernels_per_call": sum(r["launches_per_call"] for r in kernels if r["kind"] == "kernel") if on_gpu else "",
-        "copies_per_call": sum(r["launches_per_call"] for r in kernels if r["kind"] != "kernel") if on_gpu else "",
+        "kernels_per_call": sum(r["launches_per_call"] for r in kernels if r["kind"] == "kernel")
+        if on_gpu
+        else "",
+        "copies_per_call": sum(r["launches_per_call"] for r in kernels if r["kind"] != "kernel")
+        if on_gpu
+        else "",
         "device_us": sum(unit.us for unit in some),
         "syncs": sum(row["count"] for row in found) if on_gpu else "",
         "must_move_bytes": must,

@@ -118,7 +118,9 @@ def sync_witness(device: str) -> Iterator[list[str]]:
         yield found
         return
 
-    def seen(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+    def seen(
+        message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
         if "synchronizing CUDA operation" in str(message):
             import sys
 

@@ -106,6 +106,20 @@ class OpNode:
 
 
 @dataclass
+class WorkloadNode:
+    """`conf/workload/<name>.yaml`: a step to be profiled. Each name of `forms` is a key of its own beside these."""
+
+    target: str = ""
+    name: str = ""
+    why: str = ""
+    forms: dict[str, str] = field(default_factory=dict)
+    compile: bool = False
+    steps: int = 5
+    args: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
 class Config:
     """The keys of a run. Every one has a default; `op` alone has to be given."""
 
@@ -128,9 +142,14 @@ class Config:
     baseline: Annotated[str | None, "the variant that speedup is measured against"] = None
     seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
     output: Annotated[str, "where run folders go; from where you are"] = "outputs"
-    limits: Annotated[LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure, profile"] = (
-        field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
-    )
+    limits: Annotated[
+        LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure, profile"
+    ] = field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
+    workload: Annotated[
+        Table, "with mode=profile: a step in place of an op, or workload.target=my.py:make_step"
+    ] = field(default_factory=lambda: asdict(WorkloadNode()))
+    before: Annotated[str, "with workload=: the folder of an earlier profile to compare with"] = ""
+    profiler: Annotated[str, "with mode=profile: torch, and then nsys or ncu on the same calls"] = "torch"
     why: Annotated[str, "a sentence for the record; experiments have one"] = ""
 
 
@@ -152,6 +171,7 @@ TIMINGS = {
     "graph": "one call in a CUDA graph, replayed after the cache is emptied",
     "burst": "calls back to back, their mean",
 }
+PROFILERS = ("torch", "nsys", "ncu")
 INITS = ("normal", "uniform", "integers")
 UNITS = ("fp32", "tf32", "bf16", "fp64")
 ACCURACIES = ("elementwise", "normwise")

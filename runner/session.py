@@ -18,9 +18,10 @@ from runner.announcer import Announcer, wire
 from runner.build import BuildError, Built, NotInstalled, StaleProcess, build
 from runner.faults import ReferenceFailed, Tampered, log, place, said
 from runner.measure import clock_for, rule_for, take_turns
-from runner.model import Entry, Measure, PlannedCase
+from runner.model import Entry, Measure, PlannedCase, Workload
 from runner.sources import digest
 from runner.state import State
+from runner.workload import profile_workload
 
 
 class Session:
@@ -191,7 +192,15 @@ class Session:
         """A proven variant's call under the profiler; the traces are in `folder`."""
         self.emit("step", index=index, stage="profile", what="profile")
         try:
-            facts = profile_op.profile_variant(self.clock, self.device, self.proofs[index].trial, Path(folder))
+            facts = profile_op.profile_variant(
+                self.clock, self.device, self.proofs[index].trial, Path(folder)
+            )
         except BaseException as error:  # the variant's own code, whatever it raises
             return self._raised(error, "profile")
         return {"status": "ok", **facts}
+
+    def workload(self, workload: Workload, seed: int, folder: str) -> dict[str, Any]:
+        """A whole step, made here, under the profiler; the traces are in `folder`."""
+        self.close()
+        self.emit("step", index=None, stage="profile", what=workload.name)
+        return profile_workload(workload, self.device, seed, Path(folder))

@@ -27,7 +27,9 @@ _LOG_BYTES = 4 << 20  # of a variant's output, per run
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 # Until a request announces a step, it is in this stage, and under its limit.
 _STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs"}
-_STAGES |= dict.fromkeys(("measure", "ceilings", "traps"), "measure") | {"profile": "profile"}
+_STAGES |= dict.fromkeys(("measure", "ceilings", "traps"), "measure") | dict.fromkeys(
+    ("profile", "workload"), "profile"
+)
 
 
 @dataclass(frozen=True)

@@ -78,4 +78,7 @@ def _add_witnessed(rows: dict[tuple, dict[str, Any]], warned: Counter) -> None:
             row["witness"] = "trace and torch"
     for label, count in warned.items():
         if label not in traced:
-            rows[(label, "torch")] = _row(label, "torch's sync debug mode", "") | {"count": count, "witness": "torch"}
+            rows[(label, "torch")] = _row(label, "torch's sync debug mode", "") | {
+                "count": count,
+                "witness": "torch",
+            }

@@ -24,7 +24,7 @@ from runner import processes
 from runner.faults import one_line
 from runner.model import Refusal
 
-REQUESTS = ("hello", "open", "prove", "measure", "ceilings", "traps", "profile", "close")
+REQUESTS = ("hello", "open", "prove", "measure", "ceilings", "traps", "profile", "workload", "close")
 _HIGHEST = 4096  # descriptors above are dear: the kernel's table grows with the number
 
 

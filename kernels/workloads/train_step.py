@@ -32,7 +32,9 @@ class Block(nn.Module):
 
 
 class Model(nn.Module):
-    def __init__(self, layers: int, width: int, heads: int, vocab: int, tokens: int, **forms: Callable) -> None:
+    def __init__(
+        self, layers: int, width: int, heads: int, vocab: int, tokens: int, **forms: Callable
+    ) -> None:
         super().__init__()
         self.words, self.places = nn.Embedding(vocab, width), nn.Embedding(tokens, width)
         self.blocks = nn.ModuleList(Block(width, heads, **forms) for _ in range(layers))
@@ -57,12 +59,14 @@ def make_step(
     vocab: int,
     dtype: str = "float32",
     print_every: int = 0,
+    compile: bool = False,
     seed: int = 0,
 ) -> Callable[[], torch.Tensor]:
     """A callable that makes one step and returns the loss, a scalar on the device.
 
     `gelu(x, approximate=)` and `attention(q, k, v)` are called with (batch, tokens, 4 * width) and
     (batch, heads, tokens, width / heads). `print_every` prints the loss each so many steps; 0 never does.
+    `compile` compiles the model; the optimizer stays as it is.
     """
     torch.manual_seed(seed)
     with torch.device(device):
@@ -71,11 +75,12 @@ def make_step(
         wanted = torch.randint(vocab, (batch * tokens,))
     model = model.to(getattr(torch, dtype))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    apply = torch.compile(model) if compile else model
     done = 0
 
     def step() -> torch.Tensor:
         nonlocal done
-        scores = model(words)
+        scores = apply(words)
         loss = F.cross_entropy(scores.view(-1, vocab).float(), wanted)
         loss.backward()
         optimizer.step()
