@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.columns import cell
 from runner.model import Refusal
-from runner.triage import LIBRARY, gain_percent
+from runner.triage import gain_percent
+from runner.triage_rules import LIBRARY
 
 COLUMNS = tuple(
     "operation,where,before_us,after_us,saved_us,before_percent,after_percent,predicted_saving_us".split(",")
@@ -36,8 +38,9 @@ def changes(before: Row, after: Row) -> dict[str, tuple[str, str]]:
         for name in sorted({*old, *new}):
             if old.get(name) != new.get(name):
                 found[name] = (str(old.get(name, "")), str(new.get(name, "")))
-    if str(before["compile"]) != str(after["compile"]):
-        found["compile"] = (str(before["compile"]), str(after["compile"]))
+    old, new = (cell(each["compile"]) for each in (before, after))
+    if old != new:
+        found["compile"] = (old, new)
     return found
 
 

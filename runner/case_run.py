@@ -6,8 +6,10 @@ import collections
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, folders, profile_case, sources
+from runner import columns, device_lock, external, folders, profile_case, sources
 from runner.model import Entry, PlannedCase
+from runner.progress import title
+from runner.replay import Request
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 _MOST_RESTARTS = 3
@@ -81,6 +83,28 @@ class CaseRun:
         if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
             return
         worker.ask("close")
+        if self.profiled and self.settings.profiler != "torch":
+            self._external()
+
+    def _external(self) -> None:
+        """An outside profiler on the same calls; what it says goes to the user, not into rows."""
+        folder = self.run.record.folder / "profile" / self.planned.case.case_id
+        kernels = {
+            self.planned.entries[index].variant.name: external.picked(facts["kernels"])
+            for index, facts in self.profiled.items()
+        }
+        request = Request(
+            run_id=self.run.record.run_id,
+            device=self.settings.device,
+            seed=self.settings.seed,
+            keep=str(folder / "replay"),
+            title=title(self.planned.case),
+            planned=self.planned,
+            indices=tuple(self.profiled),
+        )
+        name, limit_s = self.settings.profiler, self.settings.limits.profile_s
+        for sentence in external.run(name, folder, request, kernels, limit_s):
+            self.run.progress.say(sentence)
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""

@@ -63,7 +63,8 @@ class _Chooser:
             place = f"experiment={self.origin.experiment}"
             self.faults.append(f"{place}: its file needs `# @package _global_` as its first line")
         self.faults += forms.take_out_faults(self.raw)
-        self.faults += workload_choice.misplaced(self.raw)
+        if misplaced := list(workload_choice.misplaced(self.raw)):
+            refuse([*self.faults, *misplaced])
         if self.raw["mode"] == "ceilings":
             return self._of_the_device()
         if self.raw["mode"] == "profile" and self.raw["workload"]["target"]:
@@ -321,6 +322,8 @@ def _measure(raw: dict[str, Any]) -> Measure:
 
 def _timing_faults(raw: dict[str, Any], device: str) -> Iterable[str]:
     timing = raw["timing"]
+    if raw["profiler"] == "ncu" and device == "cpu":
+        yield "profiler=ncu: it looks into a GPU's kernels, and this run is on the CPU"
     if timing == "graph" and device == "cpu":
         yield "timing=graph: CUDA graphs need a GPU, and this run is on the CPU"
     if timing in ("graph", "burst") and "backward" in str(raw["direction"]):

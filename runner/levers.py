@@ -1,4 +1,4 @@
-"""What the runner has measured of an op's variants on this device: in published tables and in earlier runs. No torch."""
+"""What the runner has measured of an op's variants on this device, published or in earlier runs. No torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def best(
 ) -> Measured | None:
     """The variant of `op` that saves most beside the naive form, at the measured size next to `moved` bytes.
 
-    `device` is the device's name; `dtype` the op's. `among` names the variants that count; empty takes all but peers.
+    `device` is the device's name; `dtype` the op's. `among` names the variants that count; empty takes all
+    but peers.
     """
     rows = [
         row for row in _rows(output) if row["op"] == op and row["device"] == device and row["dtype"] == dtype

@@ -111,7 +111,7 @@ class Limits:
     inputs_s: float
     check_s: float
     measure_s: float
-    profile_s: float
+    profile_s: float = 300.0
 
 
 @dataclass(frozen=True)

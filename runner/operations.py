@@ -24,6 +24,7 @@ _ELEMENTWISE = re.compile(
     r"masked_fill|reciprocal|sin|cos|type_as|float|half|bfloat16)_?$"
 )
 _COLLECTIVE = re.compile(r"nccl|c10d::|all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
+_CHAIN = "elementwise in "
 _BACKWARD_FLOPS = 2.5  # of fused attention: five products where the forward has two
 
 
@@ -119,7 +120,7 @@ def is_product(op: Op) -> bool:
 
 
 def flops(op: Op) -> float:
-    """Floating-point operations by shapes: matrix products and fused attention exactly, others one an element."""
+    """By shapes: matrix products and fused attention exactly, other operators one an element."""
     shapes = [shape for shape in op.dims if len(shape) >= 2]
     if _FUSED_ATTENTION.search(op.name) and len(shapes) >= 2 and len(shapes[0]) == 4:
         *batch, rows, dim = shapes[0]
@@ -152,7 +153,16 @@ def grouped(units: Sequence[Unit]) -> list[Operation]:
             operation.instances.append(Instance())
         operation.instances[-1].units.append(unit)
         last = key
+    for operation in found.values():
+        operation.name = _sole(operation) or operation.name
     return sorted(found.values(), key=lambda each: -each.us)
+
+
+def _sole(operation: Operation) -> str:
+    """A chain of one operator is called after it."""
+    names = {_short(unit) for one in operation.instances for unit in one.units if unit.top}
+    chain = operation.kind == "chain" and operation.name.startswith(_CHAIN)
+    return names.pop() if chain and len(names) == 1 else ""
 
 
 def _frames(label: str) -> list[tuple[str, str, str]]:
@@ -166,7 +176,7 @@ def _frames(label: str) -> list[tuple[str, str, str]]:
 
 
 def _functions(units: Iterable[Unit]) -> Mapping[tuple[str, str], set[str]]:
-    """By (file, function): the operators that its lines call, and `(calls)` where it calls functions of the user's."""
+    """By (file, function): the operators that its lines call; `(calls)` where it calls more of the user's."""
     found: dict[tuple[str, str], set[str]] = {}
     for unit in units:
         frames = _frames(unit.label)
@@ -200,7 +210,7 @@ def _identity(unit: Unit, functions: Mapping, chains: _Chains) -> tuple[str, str
 
 
 def _computes_only(own: set[str]) -> bool:
-    """A function without layers and without functions of the user's below; one operator alone is named itself."""
+    """A function without layers, and with no other of the user's below; one operator is named itself."""
     return len(own) > 1 and "(calls)" not in own and not any(_LAYERS.search(name) for name in own)
 
 
@@ -221,7 +231,7 @@ class _Chains:
                 self._open = (function, _line(unit))
             words = _short(unit)
             self._known[key] = (
-                words if not frames else f"elementwise in {frames[-1][2]}",
+                words if not frames else f"{_CHAIN}{frames[-1][2]}",
                 self._open[1],
                 "chain",
             )
@@ -267,8 +277,10 @@ def split(operations: Iterable[Operation], phases: Sequence[str]) -> dict[str, f
 
 
 def limit_us(operation: Operation, time_of: Callable[[float, float, float, str], Any]) -> tuple[float, str]:
-    """The least time of all its instances, and what sets most of it; `time_of(read, write, flops, dtype)` gives
-    (microseconds, memory | compute)."""
+    """The least time of all its instances, and what sets most of it.
+
+    `time_of(read, write, flops, dtype)` gives (microseconds, memory | compute).
+    """
     by: dict[str, float] = {}
     dtype = _dtype(operation)
     for read, written, count in operation.least():

@@ -1,4 +1,4 @@
-"""Operators and kernels of a profile as tables: times from the plain pass, places from the detailed one. Pure.
+"""Operators and kernels of a profile as tables: times of the plain pass, places of the detailed one. Pure.
 
 A unit is what time is charged to: on a GPU a device activity (kernel, copy, fill), on the CPU an operator
 with the time that it spent in itself. The passes run the same work, so that a unit of one is the unit at the
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.trace import Activity, Op, Trace, forward_of
+from runner.trace import Activity, Op, Trace
 
 OPERATOR_COLUMNS = tuple(
     "kind,operator,phase,python,calls,host_us,self_host_us,launch_us,device_us,share_percent,cumulated_percent,"
@@ -21,8 +21,14 @@ KERNEL_COLUMNS = tuple(
     "kernel,kind,launches_per_call,device_us,share_percent,cumulated_percent,grid,block,registers,shared_bytes,"
     "occupancy_percent,stream,operator,python".split(",")
 )
-_PLUMBING = ("Torch-Compiled Region", "## Call CompiledFxGraph", "CompiledFunction", "TorchDynamo Cache Lookup",
-             "Pregraph bytecode", "AOTDispatcher Runtime Wrapper Prologue")  # fmt: skip
+_PLUMBING = (  # what torch.compile puts around the operators of a graph
+    "Torch-Compiled Region",
+    "## Call CompiledFxGraph",
+    "CompiledFunction",
+    "TorchDynamo Cache Lookup",
+    "Pregraph bytecode",
+    "AOTDispatcher Runtime Wrapper Prologue",
+)
 
 
 @dataclass(eq=False)
@@ -58,22 +64,21 @@ def units(
 
 def _units(trace: Trace, window: str, on_gpu: bool) -> list[Unit]:
     ops, _, activities = trace.of(window)
-    forward = forward_of(trace)
     if not on_gpu:
-        return [_unit(op.name, op.self_us, op, op.phase, op.label, forward) for op in ops]
+        return [_unit(op.name, op.self_us, op, op.phase, op.label) for op in ops]
     found = []
     for each in sorted(activities, key=lambda a: a.launch.start):
         call = each.launch
-        one = _unit(each.name, each.us, call.op, call.phase, call.label, forward)
+        one = _unit(each.name, each.us, call.op, call.phase, call.label)
         one.activity = each
         found.append(one)
     return found
 
 
-def _unit(name: str, us: float, op: Op | None, phase: str, label: str, forward: dict[int, Op]) -> Unit:
+def _unit(name: str, us: float, op: Op | None, phase: str, label: str) -> Unit:
     top = _top(op)
-    if op and op.node and id(op.node) in forward:
-        top = _top(forward[id(op.node)])
+    if op and op.node and op.node.forward:
+        top = _top(op.node.forward)
     return Unit(name, us, op, top, phase, label)
 
 
@@ -94,9 +99,11 @@ def _machinery(op: Op) -> bool:
     return op.name.startswith(_PLUMBING)
 
 
-NO_WORK = ("aten::to", "aten::empty", "aten::as_strided", "aten::view", "aten::detach", "aten::slice", "aten::select",
-            "aten::expand", "aten::transpose", "aten::t", "aten::reshape", "aten::permute", "aten::unsqueeze",
-            "aten::chunk", "aten::split", "aten::narrow", "aten::resolve_conj", "aten::result_type")  # fmt: skip
+NO_WORK = tuple(
+    f"aten::{name}"
+    for name in "to empty as_strided view detach slice select expand transpose t reshape permute unsqueeze "
+    "chunk split narrow resolve_conj result_type empty_strided empty_like _reshape_alias".split()
+)
 
 
 def works(op: Op) -> bool:

@@ -1,4 +1,4 @@
-"""How host and device overlapped in a window of a trace: gaps, how far the host ran ahead, who waited. Pure."""
+"""How host and device overlapped in a window of a trace: gaps, the host's lead, who waited. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GRAPHS = ("cudaGraphLaunch", "cuGraphLaunch")
 
 @dataclass(frozen=True)
 class Gap:
-    """The device stood still; `by` says for what: the host's launch, a synchronize of it, or nothing known."""
+    """The device stood still; `by` says for what: the host's launch, its synchronize, or nothing known."""
 
     start: float
     end: float

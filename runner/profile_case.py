@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import operators, overlap, syncs, trace
+from runner import operators, overlap, syncs, timeline, trace
 from runner.columns import cell
 from runner.model import Case
 
@@ -51,9 +51,13 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
         "moved_bytes": moved,
         "moved_over_must": moved / must if must else "",
         "note": note,
+        "kernels": kernels,
         "faults": _faults(plain, detail, windows, place, facts_zero=on_gpu and must > 0 and not kernels),
         **_host(plain, windows),
     }
+    if timeline.available():
+        picture = LOOP if LOOP in plain.windows and on_gpu else windows[0]
+        timeline.draw(plain, picture, folder / "timeline.png", f"{case.op}: {picture}")
     return facts | _loop(plain)
 
 
@@ -73,7 +77,7 @@ def _faults(plain: trace.Trace, detail: trace.Trace, windows, place: str, facts_
 
 
 def _host(plain: trace.Trace, windows: Sequence[str]) -> dict[str, float]:
-    """Means over the calls, each alone: host time in the call, of which launches; the device's first to last."""
+    """Means over the calls, each alone: the host's time, that in launches, the device's first to last."""
     count = len(windows)
     each = [overlap.overlap(plain, window) for window in windows]
     host = sum(end - start for start, end in (plain.windows[window] for window in windows))

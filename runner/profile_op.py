@@ -32,8 +32,6 @@ def profile_variant(clock: Any, device: str, trial: Trial, folder: Path) -> dict
         trial.call()
     profiler.plain(lambda: _plain(profiler, clock, trial))
     with sync_witness(device) as witness:
-        trial.prepare()
-        profiler.synchronize()
         profiler.detail(lambda: _detail(profiler, clock, trial))
     facts = wall(trial.call, profiler.synchronize) if trial.repeatable else {}
     return {"witness": witness, "wall": facts}
@@ -55,6 +53,9 @@ def _plain(profiler: Profiler, clock: Any, trial: Trial) -> None:
 
 
 def _detail(profiler: Profiler, clock: Any, trial: Trial) -> None:
+    """A gradient's operators have the lines of the forward that made them: it is marked as well."""
+    with profiler.lines("before"):
+        trial.prepare()
     clock.flush()
     profiler.synchronize()
     with profiler.lines(cold(0)):

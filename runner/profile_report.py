@@ -1,4 +1,4 @@
-"""The tables of a profile, on the terminal and as markdown, from the files that it wrote. Computes nothing anew."""
+"""The tables of a profile on the terminal and as markdown, from its files. Computes nothing anew."""
 
 from __future__ import annotations
 
@@ -88,12 +88,13 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
     if row["moved_over_must"]:
         must, moved = (float(row[name]) / 1e6 for name in ("must_move_bytes", "moved_bytes"))
         ratio = float(row["moved_over_must"])
-        yield f"  must move {must:.4g} MB; its operators move {moved:.4g} MB by their shapes, {ratio:.3g} times that"
+        yield f"  must move {must:.4g} MB; its operators move {moved:.4g} MB by their shapes, {ratio:.3g}x"
     if row["loop_us"]:
         busy, waited = (float(row[name]) for name in ("loop_busy_percent", "waited_percent"))
         yield (
-            f"  called in a loop the GPU works {busy:.0f} % of the time; {waited:.0f} % of its kernels waited for their "
-            f"launch, the host is {_us(row['ahead_us'])} ahead, the longest gap is {_us(row['longest_gap_us'])}"
+            f"  in a loop the GPU works {busy:.0f} % of the time; {waited:.0f} % of its kernels waited for"
+            f" their launch; the host is {_us(row['ahead_us'])} ahead, the longest gap"
+            f" {_us(row['longest_gap_us'])} (under the profiler, which slows the host)"
         )
         yield f"  of {_us(row['host_us'])} of host time a call {_us(row['launch_us'])} are launches"
     if row["note"]:
@@ -113,8 +114,8 @@ def _of_step(folder: Path) -> Iterable[Grid]:
     if not steps or not rows:
         return
     step = steps[0]
-    headings = ["operation", "where", "time", "share", "sum", "kernels", "flop/byte", "% of roof", "constraint",
-                "lever", "gain", "at most", "why"]  # fmt: skip
+    head = "operation,where,time,share,sum,kernels,flop/byte,% of roof,constraint,lever,gain,at most,why"
+    headings = head.split(",")
     some = [row for row in rows if float(row["share_percent"]) >= 0.5][:_MOST_ROWS]
     lines = [
         [
@@ -149,8 +150,8 @@ def _said_of_step(step: dict[str, str]) -> Iterable[str]:
     yield f"  {', '.join(parts)} of {_us(step['device_us'])}"
     if not step["busy_percent"]:
         yield (
-            f"  on the CPU nothing runs beside Python: {_us(step['python_us'])} a step are outside operators, "
-            "and there is nothing to wait for"
+            f"  on a CPU operators run in Python's thread: {_us(step['python_us'])} a step are outside them, "
+            "and there are no synchronizes"
         )
         return
     yield (

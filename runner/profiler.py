@@ -112,7 +112,7 @@ def _loop_us(step: Callable[[], Any], synchronize: Callable[[], None], count: in
 
 @contextlib.contextmanager
 def sync_witness(device: str) -> Iterator[list[str]]:
-    """The user's stacks at which torch itself says that it synchronizes: a second witness beside the trace."""
+    """The user's stacks at which torch itself says that it synchronizes: a witness beside the trace."""
     found: list[str] = []
     if device == "cpu":
         yield found

@@ -107,7 +107,7 @@ class OpNode:
 
 @dataclass
 class WorkloadNode:
-    """`conf/workload/<name>.yaml`: a step to be profiled. Each name of `forms` is a key of its own beside these."""
+    """`conf/workload/<name>.yaml`: a step to be profiled. Each name of `forms` is a further key."""
 
     target: str = ""
     name: str = ""

@@ -57,17 +57,22 @@ def _times(plain: Trace, windows: Sequence[str], names: Sequence[str]) -> list[t
     series = [(window, own) for window, own in every if [call.name for call in own] == list(names)]
     if not series:
         return []
-    whole = [[(c.end - c.start, _idle_after(c, plain, window)) for c in own] for window, own in series]
+    whole = [_waits(own, plain.of(window)[2]) for window, own in series]
     count = len(whole)
     return [tuple(sum(one[i][j] for one in whole) / count for j in (0, 1)) for i in range(len(names))]
 
 
-def _idle_after(call: Call, plain: Trace, window: str) -> float:
-    """From the end of what was waited for to the start of the next thing on the device, in this window."""
-    activities: Sequence[Activity] = plain.of(window)[2]
-    before = max((a.end for a in activities if a.end <= call.end), default=None)
-    after = min((a.start for a in activities if a.start >= call.end), default=None)
-    return max(after - before, 0.0) if before is not None and after is not None else 0.0
+def _waits(calls: Sequence[Call], activities: Sequence[Activity]) -> list[tuple[float, float]]:
+    """(host, idle) of each. A gap on the device, from the end of what was waited for to the start of the next
+    thing, belongs to the first synchronize in it."""
+    found, taken = [], None
+    for call in calls:
+        before = max((a.end for a in activities if a.end <= call.end), default=None)
+        after = min((a.start for a in activities if a.start >= call.end), default=None)
+        idle = after - before if None not in (before, after) and after != taken else 0.0
+        taken = after
+        found.append((call.end - call.start, max(idle, 0.0)))
+    return found
 
 
 def _add_witnessed(rows: dict[tuple, dict[str, Any]], warned: Counter) -> None:

@@ -33,11 +33,13 @@ SYNCS = (
     "cuStreamSynchronize",
     "cuEventSynchronize",
 )
-ITEMSIZES = {
-    "float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "int": 4, "long int": 8, "long": 8,
-    "unsigned char": 1, "signed char": 1, "bool": 1, "short": 2, "c10::Float8_e4m3fn": 1, "c10::Float8_e5m2": 1,
-    "c10::complex<float>": 8, "c10::complex<double>": 16,
-}  # fmt: skip
+ITEMSIZES = {  # bytes, by the names that the profiler gives to dtypes
+    **dict.fromkeys(("bool", "unsigned char", "signed char", "c10::Float8_e4m3fn", "c10::Float8_e5m2"), 1),
+    **dict.fromkeys(("c10::Half", "c10::BFloat16", "short"), 2),
+    **dict.fromkeys(("float", "int"), 4),
+    **dict.fromkeys(("double", "long", "long int", "c10::complex<float>"), 8),
+    "c10::complex<double>": 16,
+}
 
 
 @dataclass(eq=False)
@@ -57,6 +59,7 @@ class Op:
     phase: str = "forward"
     window: str = ""
     node: Op | None = None  # the autograd node that it runs in
+    forward: Op | None = None  # of a node: the operator that made it
     children_us: float = 0.0
     allocated: float = 0.0  # bytes
     launched: int = 0
@@ -149,9 +152,8 @@ class Trace:
 
 def load(path: Path) -> dict[str, Any]:
     """The JSON of a trace file, gzipped or not."""
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else open(path, encoding="utf-8")
-    with opened as file:
-        return json.load(file)
+    data = path.read_bytes()
+    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
 def read(raw: Mapping[str, Any]) -> Trace:
@@ -178,7 +180,7 @@ def _span(event: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def _thread(events: Sequence[Mapping[str, Any]], trace: Trace) -> None:
-    """Nests one thread's events by time; a parent begins first, or is the longer of two that begin together."""
+    """Nests one thread's events by time; of two that begin together the longer is the parent."""
     ordered = sorted(events, key=lambda each: (_span(each)[0], -_span(each)[1]))
     stack: list[tuple[float, Op | None, str]] = []  # (end, the operator or None, an annotation's name)
     for event in ordered:
@@ -261,29 +263,21 @@ def _window(start: float, end: float, windows: Mapping[str, tuple[float, float]]
 
 
 def _link_backward(ops: Sequence[Op]) -> None:
-    """What an autograd node runs gets the line of the forward operator that made the node."""
-    made: dict[tuple[str, int], Op] = {}
+    """What an autograd node runs belongs to the forward operator that made the node: the last before it with
+    its number, and of those that share it the outermost."""
+    made: dict[int, Op] = {}
     for op in ops:
         if op.name.startswith(_BACKWARD):
             op.node = op
+            op.forward = made.get(op.sequence) if op.sequence is not None else None
         if op.node:
-            op.phase = "backward"
-        elif op.sequence is not None:
-            made.setdefault((op.window, op.sequence), op)  # the outermost of those with this number
-    for op in ops:
-        if op.node:
-            forward = made.get((op.window, op.node.sequence)) if op.node.sequence is not None else None
-            op.label = forward.label if forward else ""
+            op.phase, op.label = "backward", op.node.forward.label if op.node.forward else ""
+        elif op.sequence is not None and not _inside(op, made.get(op.sequence)):
+            made[op.sequence] = op
 
 
-def forward_of(trace: Trace) -> dict[int, Op]:
-    """By id of an autograd node's operator: the operator that made it in the same window."""
-    made: dict[tuple[str, int], Op] = {}
-    for op in trace.ops:
-        if not op.node and op.sequence is not None:
-            made.setdefault((op.window, op.sequence), op)
-    nodes = [op for op in trace.ops if op.node is op and op.sequence is not None]
-    return {id(op): made[key] for op in nodes if (key := (op.window, op.sequence)) in made}
+def _inside(op: Op, other: Op | None) -> bool:
+    return other is not None and other.thread == op.thread and op.end <= other.end
 
 
 def _allocations(events: Iterable[Mapping[str, Any]], ops: Sequence[Op]) -> None:

@@ -75,7 +75,7 @@ def _callable(variant: Variant, params: Mapping[str, Any], device: str, keep: Pa
 def _accepted(
     target: Callable, text: str, given: Mapping[str, Any], offered: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """`given` as a whole, and of `offered` what the target has a name for. Raises Refusal when they do not fit."""
+    """`given`, and of `offered` what the target has a name for. Raises Refusal where they do not fit."""
     try:
         parameters = inspect.signature(target).parameters.values()
     except (TypeError, ValueError):

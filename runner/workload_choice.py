@@ -1,4 +1,4 @@
-"""The step that a profile is asked for: `workload.*` held against its types and the ops of its forms. No torch."""
+"""The step to be profiled: `workload.*` held against its types and the ops of its forms. No torch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _unknown(node: dict[str, Any]) -> Iterator[str]:
     names = [*fields(WorkloadNode), *node["forms"]]
     for name in node:
         if name not in names:
-            yield f"workload.{name}: unknown key{nearest(name, names)}; arguments of the target are workload.args.{name}"
+            yield f"workload.{name}: unknown key{nearest(name, names)}; an argument is workload.args.{name}"
 
 
 def _ranges(raw: dict[str, Any], node: dict[str, Any]) -> Iterator[str]:

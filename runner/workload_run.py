@@ -1,4 +1,4 @@
-"""A run of `mode=profile workload=..`: check the forms, profile the step, find what holds it, compare. No torch."""
+"""A run of `mode=profile workload=..`: its forms checked, its step profiled, judged, compared. No torch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any
 from runner import (
     before_after,
     device_lock,
+    external,
     levers,
     operations,
     operators,
     overlap,
     roofline,
     syncs,
+    timeline,
     trace,
     triage,
+    triage_rules,
 )
 from runner.case_run import CaseRun
 from runner.columns import FAILED
@@ -25,6 +28,7 @@ from runner.model import Form, Plan, PlannedCase, Refusal, Settings
 from runner.operations import Operation
 from runner.plan import canonical, plan
 from runner.profile_case import DETAIL, LOOP, PLAIN, write
+from runner.replay import Request
 from runner.roofline import limit
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
@@ -115,8 +119,30 @@ class WorkloadRun:
         write(self.folder / "operations.csv", OPERATION_COLUMNS, rows)
         row = profile.step_row(step) | {"conclusion": triage.conclusion(rows, step), **self._identity(facts)}
         self.run.record.table("steps.csv", STEP_COLUMNS, [row])
+        if timeline.available():
+            last, title = profile.windows[-1], f"{self.settings.workload.name}: one step"
+            timeline.draw(profile.plain, last, self.folder / "timeline.png", title)
+        if self.settings.profiler != "torch":
+            self._external(profile)
         if self.settings.before:
             self._compare(rows, row, facts)
+
+    def _external(self, profile: Profiled) -> None:
+        """An outside profiler on one step."""
+        settings, record = self.settings, self.run.record
+        workload = _plain_forms(settings.workload)
+        request = Request(
+            run_id=record.run_id,
+            device=settings.device,
+            seed=settings.seed,
+            keep=str(self.folder / "replay"),
+            title=workload.name,
+            workload=workload,
+        )
+        kernels = {workload.name: external.picked(operators.kernel_rows(profile.units))}
+        limit_s = settings.limits.profile_s
+        for sentence in external.run(settings.profiler, self.folder, request, kernels, limit_s):
+            self.run.progress.say(sentence)
 
     def _identity(self, facts: dict[str, Any]) -> dict[str, Any]:
         workload = self.settings.workload
@@ -131,12 +157,12 @@ class WorkloadRun:
         }
 
     def _finding(
-        self, one: Operation, step: triage.Step, profile: Profiled, ceilings, facts
-    ) -> triage.Finding:
+        self, one: Operation, step: triage_rules.Step, profile: Profiled, ceilings, facts
+    ) -> triage_rules.Finding:
         limit_us, roof = operations.limit_us(one, lambda *amounts: _time(ceilings, profile, *amounts))
-        pattern = triage.pattern_of(one)
+        pattern = triage_rules.pattern_of(one)
         waited = sum(row["idle_us"] for row in profile.syncs if _belongs(row, one))
-        return triage.Finding(
+        return triage_rules.Finding(
             operation=one,
             step=step,
             share_percent=100 * one.us / step.device_us if step.device_us else 0.0,
@@ -246,7 +272,7 @@ class Profiled:
         return sum(end - start for start, end in spans) / len(spans)
 
     def python_us(self) -> float:
-        """Host time of a step in no operator and no call of the runtime, scaled to a step without the profiler."""
+        """Host time of a step outside operators and runtime calls, scaled to a step without the profiler."""
         inside = 0.0
         for window in self.windows:
             ops, calls, _ = self.plain.of(window)
@@ -255,8 +281,8 @@ class Profiled:
         whole = self._host_window_us()
         return self.wall["host_us"] * max(whole - inside, 0.0) / whole if whole else 0.0
 
-    def step(self) -> triage.Step:
-        return triage.Step(
+    def step(self) -> triage_rules.Step:
+        return triage_rules.Step(
             step_us=self.wall["step_us"],
             device_us=self.device_us,
             busy_us=self.busy_us(),
@@ -266,7 +292,7 @@ class Profiled:
             on_gpu=self.on_gpu,
         )
 
-    def step_row(self, step: triage.Step) -> dict[str, Any]:
+    def step_row(self, step: triage_rules.Step) -> dict[str, Any]:
         loop = overlap.overlap(self.plain, LOOP)
         phases = operations.split(self.operations, trace.PHASES)
         adds_up = 100 * self.device_us / step.busy_us if step.busy_us else 0.0

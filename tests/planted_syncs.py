@@ -1,4 +1,4 @@
-"""Twelve ways to make the host wait for the device, each on a line of its own that says so, and a clean loop."""
+"""Twelve ways to make the host wait for the device, each on a line that says so, and a clean loop."""
 
 from __future__ import annotations
 
