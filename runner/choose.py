@@ -218,6 +218,8 @@ class _Chooser:
 
     def _variants(self, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(those to run, those named one by one), both in the op's order."""
+        if isinstance(self.raw["variant"], dict):  # by op, in an experiment over several
+            self.raw["variant"] = self.raw["variant"].get(op.name, "all")
         groups = {each.group for each in op.variants.values() if each.group}
         names, run = self._listed("variant"), set()
         self._each("variant", names, [*op.variants, "all", *sorted({*groups, ops.PEER})], "variant")

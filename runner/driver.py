@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, profile_report, report, workload_run
+from runner import claims, columns, device_lock, profile_report, report, workload_run
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
 from runner.model import PlannedCase, Refusal, Settings
@@ -47,7 +47,7 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         return Outcome(None)
     alone = folder is None  # a sweep prints its jobs' tables once, joined
     if folder is None:
-        folder = claim(Path(settings.output) / (settings.experiment or name_of(settings)))
+        folder = claim(Path(settings.output) / (settings.experiment or settings.name))
     record = Record(folder, settings, alone)
     try:
         with Progress(planned, show, label, bar=settings.mode != "debug") as progress:
@@ -67,11 +67,6 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         report.print_tables(folder)
         profile_report.show(folder)
     return _outcome(folder, record.rows)
-
-
-def name_of(settings: Settings) -> str:
-    """What a run's folder is called after, when it is no experiment's."""
-    return settings.workload.name if settings.workload else settings.op.name
 
 
 def _complete(record: Record) -> None:
@@ -180,6 +175,9 @@ def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
         return int(any(outcome.failed for outcome in outcomes))
     with writing(sweep):
         collect_jobs(sweep)
+        profile_report.join(sweep)
+        claims.write_table(sweep)
         report.write(sweep)
     report.print_tables(sweep)
+    profile_report.show(sweep)
     return int(any(row["status"] in columns.FAILED for row in report.read(sweep)))  # jobs may run elsewhere

@@ -147,8 +147,9 @@ def _sentence(name: str, rows: Sequence[Mapping[str, Any]], case: Any) -> str:
     read, written = (sum(row[f"dram_{way}_bytes"] for row in rows) / 1e6 for way in ("read", "write"))
     first = rows[0]
     beside = f" (declared: {case.read_bytes / 1e6:.4g} and {case.write_bytes / 1e6:.4g} MB)" if case else ""
+    moved = f"{len(rows)} kernels read {read:.4g} MB and wrote {written:.4g} MB of DRAM{beside}"
     return (
-        f"{name}: {len(rows)} kernels read {read:.4g} MB and wrote {written:.4g} MB of DRAM{beside}; the largest"
+        f"{name}: {moved}; the largest"
         f" at {first['dram_percent']:.0f} % of the DRAM's rate and {first['sm_percent']:.0f} % of the SMs', "
         f"{first['occupancy_percent']:.0f} % occupancy, {first['registers']:.0f} registers"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from runner import claims
 from runner.schema import MODES, PROFILERS, TIMINGS, Config
 from runner.typed import conform, defaults, nearest
 
@@ -71,6 +72,8 @@ def _range_faults(key: str, value: Any) -> list[str]:
         return (
             [] if value in PROFILERS else [f"profiler={value}: no such profiler{nearest(value, PROFILERS)}"]
         )
+    if key == "claims":
+        return list(claims.faults(value))
     if key == "workload":
         return []  # `workload_choice` judges it
     if key == "timing":

@@ -134,6 +134,7 @@ class Workload:
     args: dict[str, Any]
     compile: bool
     steps: int  # under the profiler
+    timed_steps: int = 0  # in a row without it; 0 takes as many as fill half a second
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,11 @@ class Settings:
     workload: Workload | None = None  # with mode=profile, in place of an op
     before: str = ""  # folder of an earlier profile to compare with
     profiler: str = "torch"  # or nsys, ncu
+
+    @property
+    def name(self) -> str:
+        """What a run's folder is called after, when it is no experiment's."""
+        return self.workload.name if self.workload else self.op.name
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Ranges:
 
 @contextlib.contextmanager
 def phases(ranges: Ranges) -> Iterator[None]:
-    """Around one step: `forward` until a gradient is asked for, `backward` meanwhile, `optimizer` in its step.
+    """A step: `forward` until a gradient is asked for, `backward` meanwhile, `optimizer` in its step.
 
     Works for any step: `torch.autograd.backward` (which `loss.backward()` calls) is wrapped for as long, and
     optimizers tell by their own hooks.

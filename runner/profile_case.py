@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import operators, overlap, syncs, timeline, trace
+from runner import operations, operators, overlap, syncs, timeline, trace
 from runner.columns import cell
 from runner.model import Case
 
@@ -16,7 +16,7 @@ LOOP, COLD = "loop", "call "
 PROFILE_COLUMNS = tuple(
     "row_id,case_id,variant,params,folder,kernels_per_call,copies_per_call,device_us,span_us,timed_us,"
     "difference_percent,host_us,launch_us,loop_us,loop_busy_percent,loop_idle_us,longest_gap_us,ahead_us,"
-    "waited_percent,syncs,must_move_bytes,moved_bytes,moved_over_must,note".split(",")
+    "waited_percent,syncs,product_percent,must_move_bytes,moved_bytes,moved_over_must,note".split(",")
 )
 AGREES_PERCENT = 3.0
 
@@ -47,6 +47,7 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
         else "",
         "device_us": sum(unit.us for unit in some),
         "syncs": sum(row["count"] for row in found) if on_gpu else "",
+        "product_percent": _products(some),
         "must_move_bytes": must,
         "moved_bytes": moved,
         "moved_over_must": moved / must if must else "",
@@ -59,6 +60,13 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
         picture = LOOP if LOOP in plain.windows and on_gpu else windows[0]
         timeline.draw(plain, picture, folder / "timeline.png", f"{case.op}: {picture}")
     return facts | _loop(plain)
+
+
+def _products(some: Sequence[operators.Unit]) -> float:
+    """Percent of the device time in matrix products."""
+    whole = sum(unit.us for unit in some)
+    own = sum(unit.us for unit in some if unit.op and operations.is_product(unit.op))
+    return 100 * own / whole if whole else 0.0
 
 
 def _workers(some: Sequence[operators.Unit]) -> list[trace.Op]:

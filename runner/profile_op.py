@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from runner.samples import Trial
 
 COLD_CALLS = 5
 LOOP_CALLS = 20
+_LOOP_S = 0.2
 LOOP = "loop"
 
 
@@ -47,9 +49,18 @@ def _plain(profiler: Profiler, clock: Any, trial: Trial) -> None:
         profiler.synchronize()
         del output  # freed before the next call allocates
     if trial.repeatable:
+        calls = _loop_calls(profiler, trial)
         with profiler.window(LOOP):
-            for _ in range(LOOP_CALLS):
+            for _ in range(calls):
                 trial.call()
+
+
+def _loop_calls(profiler: Profiler, trial: Trial) -> int:
+    """Fewer of a long call."""
+    start = time.perf_counter()
+    trial.call()
+    profiler.synchronize()
+    return max(2, min(LOOP_CALLS, int(_LOOP_S / (time.perf_counter() - start))))
 
 
 def _detail(profiler: Profiler, clock: Any, trial: Trial) -> None:

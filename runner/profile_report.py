@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner import before_after
+from runner import before_after, collect
+from runner.workload_run import STEP_COLUMNS
 
 _MOST_ROWS = 12
 _NOT_A_TERMINAL = 1000
@@ -19,7 +21,8 @@ Grid = tuple[str, list[str], list[list[str]], list[str]]  # title, headings, lin
 
 def tables(folder: Path) -> list[Grid]:
     """Everything a run's folder has of profiles; empty where it has none."""
-    found = [*_of_variants(folder), *_of_step(folder), *_of_comparison(folder)]
+    found = [*_of_variants(folder), *_of_steps(folder), *_of_step(folder), *_of_comparison(folder)]
+    found += _of_claims(folder)
     return [each for each in found if each[2] or each[3]]
 
 
@@ -107,6 +110,57 @@ def _waits(rows: Sequence[dict[str, str]]) -> Iterable[str]:
             f"  waits at {row['place']}: {row['count']} a call ({row['by']}), host {_us(row['host_us'])}, "
             f"GPU idle {_us(row['idle_us'])}"
         )
+
+
+def join(sweep: Path) -> None:
+    """`steps.csv` of a sweep from those of its jobs."""
+    jobs = sorted(sweep.glob("*/steps.csv"))
+    if jobs:
+        collect.join(jobs, sweep / "steps.csv", STEP_COLUMNS)
+
+
+def _of_steps(folder: Path) -> Iterable[Grid]:
+    """The steps of a sweep side by side, with what tells them apart."""
+    rows = _read(folder / "steps.csv")
+    if len(rows) < 2:
+        return
+    settings = [
+        json.loads(row["forms"]) | json.loads(row["args"]) | {"compile": row["compile"]} for row in rows
+    ]
+    telling = [name for name in settings[0] if len({str(each.get(name)) for each in settings}) > 1]
+    headings = [*telling, "a step", "GPU busy", "synchronizes", "host stood", "GPU idle then", "bound"]
+    lines = [
+        [
+            *(str(own.get(name, "")) for name in telling),
+            _us(row["step_us"]),
+            _percent(row["busy_percent"]),
+            row["syncs"],
+            _us(row["sync_host_us"]) if row["sync_host_us"] else "",
+            _us(row["sync_idle_us"]) if row["sync_idle_us"] else "",
+            row["bound"],
+        ]
+        for row, own in zip(rows, settings)
+    ]
+    yield f"{rows[0]['workload']} on {rows[0]['device']}", headings, lines, []
+
+
+def _of_claims(folder: Path) -> Iterable[Grid]:
+    rows = _read(folder / "claims.csv")
+    if rows:
+        headings = ["claim", "what", "published", "here", "unit", "what it means", "note"]
+        lines = [
+            [
+                row["claim"],
+                f"{row['op']} {row['what']}",
+                row["published"],
+                _number(row["here"], "{:.4g}"),
+                row["unit"],
+                row["verdict"],
+                row["note"],
+            ]
+            for row in rows
+        ]
+        yield "published claims", headings, lines, []
 
 
 def _of_step(folder: Path) -> Iterable[Grid]:

@@ -27,6 +27,7 @@ from runner.trace import WINDOW
 PLAIN, DETAIL = "trace.json.gz", "trace_lines.json.gz"
 _WALL_S = 0.5  # of unprofiled steps
 _MOST_STEPS = 200
+_LOOPS = 5
 
 
 class Profiler:
@@ -78,9 +79,10 @@ class Profiler:
             yield
 
 
-def wall(step: Callable[[], Any], synchronize: Callable[[], None]) -> dict[str, float]:
+def wall(step: Callable[[], Any], synchronize: Callable[[], None], count: int = 0) -> dict[str, float]:
     """Unprofiled microseconds of a step: back to back (`step_us`), and of one alone until the host returned
-    (`host_us`) and until the device was done (`end_to_end_us`). Medians."""
+    (`host_us`) and until the device was done (`end_to_end_us`). Medians. `count` steps in a row; 0 for
+    five short loops."""
     host, whole = [], []
     for _ in range(5):
         synchronize()
@@ -91,13 +93,13 @@ def wall(step: Callable[[], Any], synchronize: Callable[[], None]) -> dict[str, 
         host.append((returned - start) / 1e3)
         whole.append((time.perf_counter_ns() - start) / 1e3)
     alone_us = statistics.median(whole)
-    each = max(1, min(_MOST_STEPS, int(_WALL_S * 1e6 / 5 / max(alone_us, 1.0))))
-    loops = [_loop_us(step, synchronize, each) for _ in range(5)]
+    each = count or max(1, min(_MOST_STEPS, int(_WALL_S * 1e6 / _LOOPS / max(alone_us, 1.0))))
+    loops = [_loop_us(step, synchronize, each) for _ in range(1 if count else _LOOPS)]
     return {
         "step_us": statistics.median(loops),
         "host_us": statistics.median(host),
         "end_to_end_us": alone_us,
-        "steps_timed": 5 * each,
+        "steps_timed": len(loops) * each,
     }
 
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 Number = int | float
 Names = str | list[str]
 Table = dict[str, Any]
+ByOp = dict[str, list[str]]  # for an experiment over several ops
 
 
 @dataclass
@@ -115,6 +116,7 @@ class WorkloadNode:
     forms: dict[str, str] = field(default_factory=dict)
     compile: bool = False
     steps: int = 5
+    timed_steps: int = 0
     args: dict[str, Any] = field(default_factory=dict)
     sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -124,7 +126,7 @@ class Config:
     """The keys of a run. Every one has a default; `op` alone has to be given."""
 
     op: Annotated[OpNode | None, "what is computed: a file of conf/op (mode=list describes them)"] = None
-    variant: Annotated[Names, "all, a name, a group such as peer, a list: [all,peer]"] = "all"
+    variant: Annotated[Names | ByOp, "all, a name, a group such as peer, a list: [all,peer]"] = "all"
     dtype: Annotated[Names | None, "float32, bfloat16+float32 (one per input), a list, all"] = None
     direction: Annotated[Names, "forward, backward, [forward,backward]"] = "forward"
     attrs: Annotated[Table, "attrs.<name>=: a value, a list, all"] = field(default_factory=dict)
@@ -148,6 +150,9 @@ class Config:
     workload: Annotated[
         Table, "with mode=profile: a step in place of an op, or workload.target=my.py:make_step"
     ] = field(default_factory=lambda: asdict(WorkloadNode()))
+    claims: Annotated[list[Table], "published figures to hold against those of a sweep's profiles"] = field(
+        default_factory=list
+    )
     before: Annotated[str, "with workload=: the folder of an earlier profile to compare with"] = ""
     profiler: Annotated[str, "with mode=profile: torch, and then nsys or ncu on the same calls"] = "torch"
     why: Annotated[str, "a sentence for the record; experiments have one"] = ""

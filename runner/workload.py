@@ -27,7 +27,7 @@ def profile_workload(workload: Workload, device: str, seed: int, folder: Path) -
     profiler = Profiler(device, folder)
     for _ in range(_WARM_STEPS):
         step()
-    facts = wall(step, profiler.synchronize)
+    facts = wall(step, profiler.synchronize, workload.timed_steps)
     profiler.plain(lambda: _plain(profiler, step, workload.steps))
     with sync_witness(device) as witness:
         profiler.detail(lambda: _detail(profiler, step))

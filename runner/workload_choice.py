@@ -11,7 +11,7 @@ from runner.model import Form, Target, Workload
 from runner.schema import WorkloadNode
 from runner.typed import conform, fields, nearest
 
-_MOST_STEPS = 100
+_MOST_STEPS, _MOST_TIMED = 100, 100_000
 
 
 def misplaced(raw: dict[str, Any]) -> Iterator[str]:
@@ -43,7 +43,15 @@ def chosen(raw: dict[str, Any], device: str, origin: Any, faults: list[str]) -> 
         forms += [form] if form else []
     sizes = node["sizes"].get(device.partition(":")[0], {})
     name = node["name"] or Path(node["target"].partition(":")[0]).stem
-    return Workload(name, target, tuple(forms), {**sizes, **node["args"]}, node["compile"], node["steps"])
+    return Workload(
+        name,
+        target,
+        tuple(forms),
+        {**sizes, **node["args"]},
+        node["compile"],
+        node["steps"],
+        node["timed_steps"],
+    )
 
 
 def _unknown(node: dict[str, Any]) -> Iterator[str]:
@@ -56,6 +64,8 @@ def _unknown(node: dict[str, Any]) -> Iterator[str]:
 def _ranges(raw: dict[str, Any], node: dict[str, Any]) -> Iterator[str]:
     if not 1 <= node["steps"] <= _MOST_STEPS:
         yield f"workload.steps={node['steps']}: must be from 1 to {_MOST_STEPS}"
+    if not 0 <= node["timed_steps"] <= _MOST_TIMED:
+        yield f"workload.timed_steps={node['timed_steps']}: must be from 0 (half a second) to {_MOST_TIMED}"
     if raw["before"] and not Path(raw["before"]).is_dir():
         yield f"before={raw['before']}: there is no such folder"
 

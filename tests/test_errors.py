@@ -72,7 +72,7 @@ WORDS = {
         "mode=profile workload.target=nowhere.py:make_step",
         "workload.target: there is no file nowhere.py",
     ),
-    "workload, steps": ("mode=profile workload=train_step workload.steps=0", "steps=0: must be from 1 to 100"),
+    "workload, steps": ("mode=profile workload=train_step workload.steps=0", "steps=0: must be from 1"),
     "before, alone": ("op=scale before=x", "before: compares two profiles of a step"),
     "before, no such": (
         "mode=profile workload=train_step before=nowhere",
