@@ -101,12 +101,23 @@ def _least(one: Instance, kind: str, first: Op | None) -> tuple[float, float, fl
     reads again what its forward read. Of other kinds each operator's own arguments and results count."""
     ops = one.ops
     whole = sum(flops(op) for op in ops)
+    if kind == "optimizer":
+        return (*_optimizer_bytes(ops), whole)
     if kind not in ("chain", "attention"):
         return sum(op.read_bytes for op in ops), sum(op.written_bytes for op in ops), whole
     if kind == "attention":
         return (*_attention_bytes(one, first), whole)
     read = ops[0].read_bytes + (first.read_bytes if one.backward and first else 0.0)
     return read, ops[-1].written_bytes, whole
+
+
+def _optimizer_bytes(ops: Sequence[Op]) -> tuple[float, float]:
+    """Parameters and gradients are read and parameters written; so are Adam's two states."""
+    if any("_fused_" in op.name for op in ops):
+        return sum(op.read_bytes for op in ops), sum(op.written_bytes for op in ops)
+    each = max(sum(count * size for count, size in op.tensors[: op.first]) for op in ops)
+    states = 2.0 if any("addcdiv" in op.name for op in ops) else 0.0
+    return (2.0 + states) * each, (1.0 + states) * each
 
 
 def _attention_bytes(one: Instance, first: Op | None) -> tuple[float, float]:

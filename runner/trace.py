@@ -11,12 +11,14 @@ import gzip
 import json
 import math
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 WINDOW, LINE = "runner: ", "@"
+_LIST = "TensorList"
 _ON_DEVICE = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _RUNTIME = ("cuda_runtime", "cuda_driver")
 _BACKWARD = "autograd::engine::evaluate_function: "
@@ -55,6 +57,7 @@ class Op:
     tensors: tuple[tuple[int, int], ...]  # (distinct elements, bytes each) of its tensor arguments
     dims: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
+    first: int = 1  # of `tensors`, how many are its first argument
     label: str = ""
     phase: str = "forward"
     window: str = ""
@@ -80,8 +83,7 @@ class Op:
     @property
     def written_bytes(self) -> float:
         """What it allocated; where it allocated nothing it wrote into its first argument."""
-        first = self.tensors[0] if self.tensors else (0, 0)
-        return self.allocated or float(first[0] * first[1])
+        return self.allocated or float(sum(count * size for count, size in self.tensors[: self.first]))
 
 
 PHASES = ("forward", "backward", "optimizer", "data")
@@ -168,6 +170,7 @@ def read(raw: Mapping[str, Any]) -> Trace:
         _thread([each for each in host if each.get("tid") == thread], trace)
     trace.ops.sort(key=lambda op: op.start)
     trace.calls.sort(key=lambda call: call.start)
+    _size_lists(trace.ops)
     _link_backward(trace.ops)
     _allocations(events, trace.ops)
     _device(events, trace)
@@ -219,33 +222,33 @@ def _made(event: Mapping[str, Any], start: float, end: float, stack: list, trace
 
 def _op(event: Mapping[str, Any], start: float, end: float, parent: Op | None, common: dict) -> Op:
     args = event.get("args", {})
+    tensors: list[tuple[int, int]] = []
+    shapes, dtypes, first = [], [], 0
     dims, types = args.get("Input Dims", ()), args.get("Input type", ())
-    strides = args.get("Input Strides", [()] * len(dims))
-    tensors, shapes, dtypes = [], [], []
-    for shape, kind, stride in zip(dims, types, strides):
-        pairs = zip(*_flat(shape, kind, stride)) if shape and isinstance(shape[0], list) else ()
-        for each in pairs or ([(shape, kind, stride)] if kind in ITEMSIZES else []):
-            _tensor(*each, tensors, shapes, dtypes)
+    for shape, kind, stride in zip(dims, types, args.get("Input Strides", [()] * len(dims))):
+        several = kind == _LIST
+        for own, steps in zip(shape, stride) if several else [(shape, stride)]:
+            if several or kind in ITEMSIZES:
+                tensors.append((_distinct(own, steps), ITEMSIZES.get(kind, 0)))
+                shapes.append(tuple(own))
+                dtypes.append(kind)
+        first = first or len(tensors)
     name, thread, sequence = event["name"], event.get("tid"), args.get("Sequence number")
-    values = (name, start, end, thread, parent, sequence, tuple(tensors), tuple(shapes), tuple(dtypes))
+    values = (name, start, end, thread, parent, sequence, tuple(tensors), tuple(shapes), tuple(dtypes), first)
     return Op(*values, **common)
 
 
-def _flat(shapes: Sequence, kind: Any, strides: Sequence) -> tuple[Sequence, list, list]:
-    """A list of tensors as one argument: the dtype is that of the first where only it was recorded."""
-    kinds = kind if isinstance(kind, list) else [kind] * len(shapes)
-    nested = strides if strides and isinstance(strides[0], list) else [()] * len(shapes)
-    return shapes, kinds, nested
-
-
-def _tensor(shape, kind, stride, tensors: list, shapes: list, dtypes: list) -> None:
-    if kind not in ITEMSIZES:
-        return
+def _distinct(shape: Sequence[int], stride: Sequence[int]) -> int:
     known = len(stride) == len(shape)
-    distinct = [n for n, step in zip(shape, stride) if step] if known else shape
-    tensors.append((math.prod(distinct), ITEMSIZES[kind]))
-    shapes.append(tuple(shape))
-    dtypes.append(kind)
+    return math.prod(n for n, step in zip(shape, stride if known else shape) if step or not known)
+
+
+def _size_lists(ops: Sequence[Op]) -> None:
+    """Of a list of tensors no dtype is recorded: it counts as the commonest of the trace."""
+    sizes = Counter(size for op in ops for count, size in op.tensors if size and count > 1)
+    usual = sizes.most_common(1)[0][0] if sizes else 4
+    for op in ops:
+        op.tensors = tuple((count, size or usual) for count, size in op.tensors)
 
 
 def _phase(marks: Sequence[str]) -> str:

@@ -67,7 +67,7 @@ def _words(f: Finding) -> dict[str, Any]:
     return {
         "worth": WORTH_PERCENT,
         "measured": one,
-        "backward": f", {backward}",
+        "backward": backward,
         "library": LIBRARY.get(f.pattern, ""),
         "pattern": f.pattern,
         "kernels": f.kernels_per_call if f.step.on_gpu else len(f.operation.operators),

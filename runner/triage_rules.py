@@ -87,7 +87,8 @@ class Finding:
     @property
     def most_us(self) -> float:
         """That can be saved of the step at all."""
-        return max(self.operation.us - self.limit_us, 0.0) + self.waited_us
+        own = self.operation.us if self.kind == "copy" else max(self.operation.us - self.limit_us, 0.0)
+        return own + self.waited_us
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ RULES = (
         "",
         lambda f: f.measured is not None,
         "{measured.op} variant={measured.variant}",
-        "{measured.forward:.2f}x forward{backward} in {measured.table}",
+        "{measured.forward:.2f}x forward, {backward} in {measured.table}",
         _as_measured,
     ),
     Rule(

@@ -68,10 +68,12 @@ def test_an_expanded_dim_counts_once():
     assert made.trace().ops[0].read_bytes == 8 * 4
 
 
-def test_lists_of_tensors_count_each():
-    args = {"Input Dims": [[[4], [2, 3]]], "Input type": ["float"], "Input Strides": [[[1], [3, 1]]]}
-    read = Made().add("cpu_op", "aten::_foreach_add_", 0, 10, **args).trace()
-    assert read.ops[0].read_bytes in (0, 40)  # the dtype of a list is recorded by some versions only
+def test_lists_of_tensors_count_each_in_the_commonest_dtype():
+    args = {"Input Dims": [[[4], [2, 3]], []], "Input type": ["TensorList", "Scalar"]}
+    args |= {"Input Strides": [[[1], [3, 1]], []]}
+    made = Made().op("aten::mul", 0, 5, shapes=[(7, 7)], dtype="c10::BFloat16")
+    op = made.add("cpu_op", "aten::_foreach_mul_", 10, 10, **args).trace().ops[1]
+    assert (op.read_bytes, op.written_bytes) == (20, 20)
 
 
 def test_a_kernel_without_its_launch_is_counted():
