@@ -77,6 +77,7 @@ def _complete(record: Record) -> None:
     record.close()
     with writing(record.folder):
         report.write(record.folder)
+        profile_report.write(record.folder)
 
 
 def measured_ceilings(settings: Settings) -> dict[str, Any]:
@@ -178,6 +179,7 @@ def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
         profile_report.join(sweep)
         claims.write_table(sweep)
         report.write(sweep)
+        profile_report.write(sweep)
     report.print_tables(sweep)
     profile_report.show(sweep)
     return int(any(row["status"] in columns.FAILED for row in report.read(sweep)))  # jobs may run elsewhere

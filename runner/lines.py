@@ -25,6 +25,7 @@ _LIBRARIES = tuple(
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
 _PACKAGES = ("site-packages", "dist-packages")
+_GENERATED = "torchinductor"  # the folder of what torch.compile writes
 _DEEPEST = 12  # frames in a mark
 _known: dict[str, bool] = {}
 
@@ -34,7 +35,8 @@ def is_users(path: str) -> bool:
     if path not in _known:
         real = os.path.realpath(path)
         foreign = path.startswith("<") or real.startswith((*_LIBRARIES, _OWN))
-        _known[path] = not foreign and not any(name in Path(real).parts for name in _PACKAGES)
+        parts = Path(real).parts
+        _known[path] = not foreign and not any(name in _PACKAGES or _GENERATED in name for name in parts)
     return _known[path]
 
 

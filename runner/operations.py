@@ -17,7 +17,8 @@ from runner.trace import Op
 
 _LAYERS = re.compile(r"linear|addmm|conv|embedding|layer_norm|batch_norm|group_norm|rms_norm|lstm|gru")
 _PRODUCTS = re.compile(r"::(mm|addmm|bmm|baddbmm|matmul|linear|dot|mv)$|gemm|convolution")
-_FUSED_ATTENTION = re.compile(r"scaled_dot_product")
+_FUSED_ATTENTION = re.compile(r"scaled_dot_product|_(flash|efficient|cudnn)_attention")
+_ROWS_SECOND = re.compile(r"::_(flash|efficient)_attention")  # (batch, rows, heads, dim)
 _ELEMENTWISE = re.compile(
     r"::_?(add|sub|rsub|mul|div|neg|abs|exp|exp2|log|log2|pow|sqrt|rsqrt|square|tanh|erf|sigmoid|relu|silu|gelu|where|"
     r"clamp|clamp_min|maximum|minimum|to|to_copy|copy|sum|mean|amax|amin|max|min|var|std|softmax|log_softmax|"
@@ -134,8 +135,8 @@ def flops(op: Op) -> float:
     """By shapes: matrix products and fused attention exactly, other operators one an element."""
     shapes = [shape for shape in op.dims if len(shape) >= 2]
     if _FUSED_ATTENTION.search(op.name) and len(shapes) >= 2 and len(shapes[0]) == 4:
-        *batch, rows, dim = shapes[0]
-        once = 4.0 * _product(batch) * rows * shapes[1][-2] * dim
+        rows = shapes[1][1 if _ROWS_SECOND.search(op.name) else -2]
+        once = 4.0 * _product(shapes[0]) * rows
         return once * (_BACKWARD_FLOPS if "backward" in op.name else 1.0)
     if _PRODUCTS.search(op.name) and len(shapes) >= 2:
         a, b = shapes[-2:]
@@ -262,7 +263,7 @@ def _kind(unit: Unit) -> str:
         return "other"
     if _FUSED_ATTENTION.search(top.name):
         return "attention"
-    if top.name in NO_WORK:
+    if top.name in NO_WORK and not (unit.op and works(unit.op)):
         return "view"
     if _PRODUCTS.search(top.name) or (unit.op and _PRODUCTS.search(unit.op.name)):
         return "product"

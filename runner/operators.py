@@ -78,7 +78,8 @@ def _units(trace: Trace, window: str, on_gpu: bool) -> list[Unit]:
 def _unit(name: str, us: float, op: Op | None, phase: str, label: str) -> Unit:
     top = _top(op)
     if op and op.node and op.node.forward:
-        top = _top(op.node.forward)
+        made_by = _top(op.node.forward)
+        top = top if _machinery(made_by) else made_by
     return Unit(name, us, op, top, phase, label)
 
 

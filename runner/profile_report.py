@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner import before_after, collect
+from runner.record import write_whole
 from runner.workload_run import STEP_COLUMNS
 
 _MOST_ROWS = 12
@@ -306,8 +307,14 @@ def _grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
     return table
 
 
+def write(folder: Path) -> None:
+    """`profile.md` beside the tables that it was made from; nothing where there is no profile."""
+    if text := markdown(folder):
+        write_whole(folder / "profile.md", f"# {folder.name}\n\n{text}")
+
+
 def markdown(folder: Path) -> str:
-    """The same for `report.md`; empty where there is no profile."""
+    """The same as a GitHub markdown page; empty where there is no profile."""
     parts = []
     for title, headings, lines, sentences in tables(folder):
         parts += [f"**{title}**", ""] if title else []

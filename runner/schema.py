@@ -178,6 +178,6 @@ TIMINGS = {
 }
 PROFILERS = ("torch", "nsys", "ncu")
 INITS = ("normal", "uniform", "integers")
-UNITS = ("fp32", "tf32", "bf16", "fp64")
+UNITS = ("fp32", "tf32", "bf16", "fp64", "product")
 ACCURACIES = ("elementwise", "normwise")
 SETS = ("cuda", "cpu", "smoke")

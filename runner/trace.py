@@ -19,6 +19,7 @@ from typing import Any
 
 WINDOW, LINE = "runner: ", "@"
 _LIST = "TensorList"
+_OVERWRITES = ("aten::copy_", "aten::fill_", "aten::zero_", "aten::_foreach_copy_", "aten::_foreach_zero_")
 _ON_DEVICE = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _RUNTIME = ("cuda_runtime", "cuda_driver")
 _BACKWARD = "autograd::engine::evaluate_function: "
@@ -78,6 +79,8 @@ class Op:
     @property
     def read_bytes(self) -> float:
         """Of its tensor arguments, as far as shapes were recorded; an expanded dim counts once."""
+        if self.name in _OVERWRITES:
+            return float(sum(count * size for count, size in self.tensors[self.first :]))
         return float(sum(count * size for count, size in self.tensors))
 
     @property

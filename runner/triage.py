@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runner.triage_rules import LIBRARY, RULES, WORTH_PERCENT, Finding, Rule, Step
+from runner.triage_rules import BUSY_PERCENT, LIBRARY, RULES, WORTH_PERCENT, Finding, Rule, Step
 
 COLUMNS = tuple(
     "operation,where,device_us,share_percent,cumulated_percent,forward_us,backward_us,optimizer_us,calls,kernels,"
     "intensity,limit_us,percent_of_roofline,constraint,lever,reason,predicted_saving_us,predicted_gain_percent,"
     "most_gain_percent".split(",")
 )
+
+
+FEWER_LAUNCHES = "fewer launches first, by torch.compile or a CUDA graph"
 
 
 def judged(finding: Finding) -> dict[str, Any]:
@@ -57,13 +60,7 @@ def _felt(saving_us: float, f: Finding, rule: Rule) -> float:
 
 def _words(f: Finding) -> dict[str, Any]:
     one = f.measured
-    backward = (
-        f", {one.backward:.2f}x backward"
-        if one and one.backward
-        else ", backward not measured"
-        if one
-        else ""
-    )
+    backward = f"{one.backward:.2f}x backward" if one and one.backward else "backward not measured"
     return {
         "worth": WORTH_PERCENT,
         "measured": one,
@@ -102,6 +99,9 @@ def conclusion(rows: Sequence[dict[str, Any]], step: Step) -> str:
             f"first: {first['operation']} ({first['where']}), {first['lever']}: "
             f"{first['predicted_gain_percent']:.0f} % of the step"
         )
+    if step.on_gpu and step.host_us >= BUSY_PERCENT / 100 * step.step_us:
+        busy = f"the host needs {100 * step.host_us / step.step_us:.0f} % of the step"
+        return f"{busy}, so nothing on the device alone shortens it: {FEWER_LAUNCHES}"
     if step.on_gpu and step.bound == "host":
         busy = f"the device works {step.busy_percent:.0f} % of the step"
         return f"{busy} and waits for the host: larger batches, or a CUDA graph"

@@ -127,6 +127,8 @@ def test_passes_that_ran_other_kernels_say_so():
         ("aten::mm", [(3, 5), (5, 7)], 2 * 3 * 5 * 7),
         ("aten::bmm", [(2, 3, 5), (2, 5, 7)], 2 * 2 * 3 * 5 * 7),
         ("aten::_scaled_dot_product_flash_attention", [(2, 4, 8, 16)] * 3, 4 * 2 * 4 * 8 * 8 * 16),
+        ("aten::_cudnn_attention_forward", [(2, 4, 8, 16)] * 3, 4 * 2 * 4 * 8 * 8 * 16),
+        ("aten::_flash_attention_forward", [(2, 8, 4, 16)] * 3, 4 * 2 * 4 * 8 * 8 * 16),
         ("aten::exp", [(3, 5)], 15),
     ],
 )

@@ -61,6 +61,11 @@ def test_bytes_are_those_of_arguments_and_allocations():
     assert (in_place.read_bytes, in_place.written_bytes) == (256, 128)
 
 
+def test_a_copy_does_not_read_what_it_overwrites():
+    op = Made().op("aten::copy_", 0, 10, shapes=[(4, 8), (4, 8)]).trace().ops[0]
+    assert (op.read_bytes, op.written_bytes) == (128, 128)
+
+
 def test_an_expanded_dim_counts_once():
     made = Made()
     args = {"Input Dims": [[4, 8]], "Input type": ["float"], "Input Strides": [[0, 1]]}

@@ -144,4 +144,5 @@ def test_the_conclusion_names_the_largest_gain_or_says_nothing_is_worth_it():
         [_finding(_operation("product", kernels=1, ops=("mm",)), limit=380.0, roof="compute")]
     )
     assert triage.conclusion(near, STEP).startswith("nothing here is worth doing")
-    assert "waits for the host" in triage.conclusion(near, HOST_BOUND)
+    assert "waits for the host" in triage.conclusion(near, dataclasses.replace(HOST_BOUND, host_us=800))
+    assert "fewer launches first" in triage.conclusion(near, dataclasses.replace(STEP, host_us=990))
