@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runner.operators import NO_WORK, Unit, works
+from runner.operators import NO_WORK, Unit, is_compiled, works
 from runner.trace import Op
 
 _LAYERS = re.compile(r"linear|addmm|conv|embedding|layer_norm|batch_norm|group_norm|rms_norm|lstm|gru")
@@ -94,7 +94,18 @@ class Operation:
         return [_least(one, self.kind, first) for one in self.instances if one.ops]
 
 
-KINDS = ("product", "attention", "chain", "layer", "optimizer", "copy", "communication", "view", "other")
+KINDS = (
+    "product",
+    "attention",
+    "chain",
+    "layer",
+    "optimizer",
+    "copy",
+    "communication",
+    "compiled",
+    "view",
+    "other",
+)
 
 
 def _least(one: Instance, kind: str, first: Op | None) -> tuple[float, float, float]:
@@ -261,6 +272,8 @@ def _kind(unit: Unit) -> str:
     top = unit.top or unit.op
     if top is None:
         return "other"
+    if is_compiled(top) or top.name.startswith("triton_"):
+        return "compiled"
     if _FUSED_ATTENTION.search(top.name):
         return "attention"
     if top.name in NO_WORK and not (unit.op and works(unit.op)):

@@ -79,7 +79,7 @@ def _unit(name: str, us: float, op: Op | None, phase: str, label: str) -> Unit:
     top = _top(op)
     if op and op.node and op.node.forward:
         made_by = _top(op.node.forward)
-        top = top if _machinery(made_by) else made_by
+        top = top if is_compiled(made_by) else made_by
     return Unit(name, us, op, top, phase, label)
 
 
@@ -90,13 +90,13 @@ def _top(op: Op | None) -> Op | None:
         and op.parent
         and op.parent.label == op.label
         and op.parent is not op.node
-        and not _machinery(op.parent)
+        and not is_compiled(op.parent)
     ):
         op = op.parent
     return op
 
 
-def _machinery(op: Op) -> bool:
+def is_compiled(op: Op) -> bool:
     return op.name.startswith(_PLUMBING)
 
 

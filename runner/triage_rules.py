@@ -217,6 +217,13 @@ RULES = (
         _nothing,
     ),
     Rule(
+        "",
+        lambda f: f.kind == "compiled",
+        "nothing",
+        "it is what torch.compile made",
+        _nothing,
+    ),
+    Rule(
         "compute",
         lambda f: f.kind == "product" and f.step.on_gpu and f.roof == "compute" and _is_float32(f),
         "TF32 or bfloat16",

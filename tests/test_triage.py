@@ -72,6 +72,7 @@ CASES = {  # finding, begin of its lever, constraint
     "float32": (_product(limit=200.0), "TF32 or bfloat16", "compute"),
     "product": (_product(limit=200.0, dtype="c10::BFloat16"), "other sizes", "compute"),
     "layer": (_norm(), "a custom kernel", "memory"),
+    "compiled": (_finding(_operation("compiled", kernels=1)), "nothing", "memory"),
     "too little": (_norm(us=60.0), "nothing", "memory"),
 }
 
