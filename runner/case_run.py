@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import time
 from pathlib import Path
 from typing import Any
 
@@ -126,23 +127,29 @@ class CaseRun:
     def _profiles(self, worker: Worker) -> bool:
         """Profile each that is right, before any is timed. False when the attempt starts again."""
         for entry in [each for each in self.waiting.values() if each.index not in self.profiled]:
-            folder = self._folder("profile", entry)
-            answer = self._events(worker, "profile", index=entry.index, folder=str(folder))
-            if answer["status"] == "ok":
-                answer = profile_case.analyse(folder, self.planned.case, answer)
-                self.profiled[entry.index] = answer | {
-                    "folder": str(folder.relative_to(self.run.record.folder))
-                }
-                faults = answer.pop("faults")
-                answer = (
-                    {"status": "error", "stage": "profile", "reason": "; ".join(faults)} if faults else {}
-                )
-            if answer.get("status") == "error":
-                self.row(self.waiting.pop(entry.index), self.proven[entry.index] | answer)
-                if answer.get("fatal"):
-                    self.run.replace_worker()
-                    return False
+            verdict = self._profile(worker, entry)
+            if verdict["status"] == "ok":
+                continue
+            self.row(self.waiting.pop(entry.index), self.proven[entry.index] | verdict)
+            if verdict.get("fatal"):
+                self.run.replace_worker()
+                return False
         return True
+
+    def _profile(self, worker: Worker, entry: Entry) -> dict[str, Any]:
+        """The verdict on one variant's profile; its figures go to `profiled`."""
+        folder, begun = self._folder("profile", entry), time.monotonic()
+        answer = self._events(worker, "profile", index=entry.index, folder=str(folder))
+        if answer["status"] != "ok":
+            return {name: answer[name] for name in ("status", "stage", "reason", "fatal")}
+        facts = profile_case.analyse(folder, self.planned.case, answer)
+        facts |= {
+            "folder": str(folder.relative_to(self.run.record.folder)),
+            "wall_s": time.monotonic() - begun,
+        }
+        self.profiled[entry.index] = facts
+        faults = "; ".join(facts["faults"])
+        return {"status": "error" if faults else "ok", "stage": "profile", "reason": faults}
 
     def _stale(self, entry: Entry | None) -> None:
         """An older version of a file lives in the worker: a new one takes over, but not for ever."""

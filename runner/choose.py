@@ -67,7 +67,7 @@ class _Chooser:
             refuse([*self.faults, *misplaced])
         if self.raw["mode"] == "ceilings":
             return self._of_the_device()
-        if self.raw["mode"] == "profile" and self.raw["workload"]["target"]:
+        if self.raw["mode"] in ("profile", "plan") and self.raw["workload"]["target"]:
             return self._of_a_workload()
         op = self._op()
         if op is None:

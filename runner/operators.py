@@ -166,6 +166,19 @@ def _host_times(trace: Trace, windows: Sequence[str], rows: dict) -> None:
             row |= {"host_us": host * part, "self_host_us": own * part, "launch_us": launch * part}
 
 
+def python_rows(detail: Trace, place: str) -> list[dict[str, Any]]:
+    """The user's lines of `operators.csv`, longest first: how often each ran, and the host's time in it and in
+    what it called, under the detailed pass, which is slower than the others."""
+    rows: dict[str, dict[str, Any]] = {}
+    for line in detail.lines:
+        if line.window == place:
+            name = line.label.rpartition(" > ")[2]
+            row = rows.setdefault(line.label, {"kind": "python", "operator": name, "python": line.label})
+            row["calls"] = row.get("calls", 0) + 1
+            row["host_us"] = row.get("host_us", 0.0) + line.us
+    return sorted(rows.values(), key=lambda row: -row["host_us"])
+
+
 def shares(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sorted by device time; shares are of their sum, so that they add up to 100."""
     ordered = sorted(rows, key=lambda row: (-row["device_us"], -row.get("host_us", 0.0)))

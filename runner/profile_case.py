@@ -15,7 +15,7 @@ PLAIN, DETAIL = "trace.json.gz", "trace_lines.json.gz"
 LOOP, COLD = "loop", "call "
 PROFILE_COLUMNS = tuple(
     "row_id,case_id,variant,params,folder,kernels_per_call,copies_per_call,device_us,span_us,timed_us,"
-    "difference_percent,host_us,launch_us,loop_us,loop_busy_percent,loop_idle_us,longest_gap_us,ahead_us,"
+    "difference_percent,wall_s,host_us,launch_us,loop_us,loop_busy_percent,loop_idle_us,longest_gap_us,ahead_us,"
     "waited_percent,syncs,product_percent,must_move_bytes,moved_bytes,moved_over_must,note".split(",")
 )
 AGREES_PERCENT = 3.0
@@ -33,7 +33,8 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
     some, note = operators.units(plain, detail, windows, place, on_gpu)
     kernels = operators.kernel_rows(some)
     found = syncs.found(plain, detail, windows, place, answer["witness"])
-    write(folder / "operators.csv", operators.OPERATOR_COLUMNS, operators.operator_rows(plain, windows, some))
+    rows = operators.operator_rows(plain, windows, some) + operators.python_rows(detail, place)
+    write(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
     write(folder / "kernels.csv", operators.KERNEL_COLUMNS, kernels)
     write(folder / "syncs.csv", syncs.COLUMNS, found)
     moved = sum(op.read_bytes + op.written_bytes for op in _workers(some))
@@ -59,7 +60,7 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
     if timeline.available():
         picture = LOOP if LOOP in plain.windows and on_gpu else windows[0]
         timeline.draw(plain, picture, folder / "timeline.png", f"{case.op}: {picture}")
-    return facts | _loop(plain)
+    return facts | _loop(plain, facts["kernels_per_call"], facts["copies_per_call"])
 
 
 def _products(some: Sequence[operators.Unit]) -> float:
@@ -96,14 +97,18 @@ def _host(plain: trace.Trace, windows: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _loop(plain: trace.Trace) -> dict[str, Any]:
-    """Calls back to back: did the device wait for the host?"""
+def _loop(plain: trace.Trace, *launched: Any) -> dict[str, Any]:
+    """Calls back to back: who waited, and the host's time there. `launched`: kernels and copies a call."""
     if LOOP not in plain.windows:
         return {}
     one = overlap.overlap(plain, LOOP)
     if not one.launches:
         return {}
+    start, end = plain.windows[LOOP]
+    calls = one.launches / sum(launched)
     return {
+        "host_us": (end - start) / calls,
+        "launch_us": one.launch_us / calls,
         "loop_us": one.span_us,
         "loop_busy_percent": 100 * one.busy_share,
         "loop_idle_us": one.idle_us,

@@ -64,6 +64,7 @@ def _kernels(name: str, rows: Sequence[dict[str, str]]) -> Grid:
 
 def _operators(name: str, rows: Sequence[dict[str, str]]) -> Grid:
     headings = ["share", "time", "calls", "operator", "line"]
+    rows = [row for row in rows if row["kind"] == "operator"]
     some = [row for row in rows if float(row["share_percent"]) >= 0.1]
     lines = [
         [
@@ -93,6 +94,8 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
         must, moved = (float(row[name]) / 1e6 for name in ("must_move_bytes", "moved_bytes"))
         ratio = float(row["moved_over_must"])
         yield f"  must move {must:.4g} MB; its operators move {moved:.4g} MB by their shapes, {ratio:.3g}x"
+    if float(row["product_percent"] or 0):
+        yield f"  {float(row['product_percent']):.0f} % of its time are matrix products"
     if row["loop_us"]:
         busy, waited = (float(row[name]) for name in ("loop_busy_percent", "waited_percent"))
         yield (
@@ -100,7 +103,9 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
             f" their launch; the host is {_us(row['ahead_us'])} ahead, the longest gap"
             f" {_us(row['longest_gap_us'])} (under the profiler, which slows the host)"
         )
-        yield f"  of {_us(row['host_us'])} of host time a call {_us(row['launch_us'])} are launches"
+        launches = 100 * float(row["launch_us"]) / float(row["host_us"])
+        host = f"of {_us(row['host_us'])} of host time a call"
+        yield f"  {host} {_us(row['launch_us'])} ({launches:.0f} %) are launches"
     if row["note"]:
         yield f"  {row['note']}"
 

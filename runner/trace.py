@@ -133,6 +133,15 @@ class Activity:
         return self.launch.window if self.launch else ""
 
 
+@dataclass(frozen=True)
+class Line:
+    """A line of the user's while it ran; what it called lies inside."""
+
+    label: str
+    us: float
+    window: str
+
+
 @dataclass
 class Trace:
     """Everything in order of start. `windows` are the runner's spans by name: (start, end)."""
@@ -141,6 +150,7 @@ class Trace:
     calls: list[Call] = field(default_factory=list)
     activities: list[Activity] = field(default_factory=list)
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
+    lines: list[Line] = field(default_factory=list)
     dropped: int = 0  # kernels without a launch, where there were launches
 
     def of(self, window: str) -> tuple[list[Op], list[Call], list[Activity]]:
@@ -200,6 +210,8 @@ def _thread(events: Sequence[Mapping[str, Any]], trace: Trace) -> None:
 def _made(event: Mapping[str, Any], start: float, end: float, stack: list, trace: Trace) -> Op | None:
     """The operator of an event; None for an annotation or a runtime call (which is kept all the same)."""
     if event["cat"] == "user_annotation":
+        if event["name"].startswith(LINE):
+            trace.lines.append(Line(event["name"][1:], end - start, _window(start, end, trace.windows)))
         return None
     parent = next((op for _, op, _ in reversed(stack) if op), None)
     marks = [name for _, op, name in stack if op is None]

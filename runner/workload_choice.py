@@ -16,7 +16,7 @@ _MOST_STEPS, _MOST_TIMED = 100, 100_000
 
 def misplaced(raw: dict[str, Any]) -> Iterator[str]:
     """Keys that only say something with mode=profile."""
-    profiles, steps = raw["mode"] == "profile", bool((raw.get("workload") or {}).get("target"))
+    profiles, steps = raw["mode"] in ("profile", "plan"), bool((raw.get("workload") or {}).get("target"))
     if steps and not profiles:
         yield f"workload: a step is profiled, not timed: add mode=profile (this is mode={raw['mode']})"
     if steps and profiles and raw.get("op") is not None:

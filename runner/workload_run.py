@@ -253,6 +253,7 @@ class Profiled:
         self.operations = operations.grouped(self.units)
         self.syncs = syncs.found(self.plain, detail, self.windows, PLACE, answer["witness"])
         rows = operators.operator_rows(self.plain, self.windows, self.units)
+        rows += operators.python_rows(detail, PLACE)
         write(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
         write(folder / "kernels.csv", operators.KERNEL_COLUMNS, operators.kernel_rows(self.units))
         write(folder / "syncs.csv", syncs.COLUMNS, self.syncs)

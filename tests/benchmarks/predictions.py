@@ -2,8 +2,8 @@
 
     python tests/benchmarks/predictions.py outputs/published/h200/profile
 
-First each form is timed alone at the size that the step calls it with, in both directions; then the step is
-profiled as it is, and after each change. Writes predictions.csv, and for each profile a folder with its tables.
+First each form is timed alone, in both directions, at the size that the step calls it with; then the step is
+profiled as it is, and after each change. Writes predictions.csv and a folder of tables for each profile.
 """
 
 from __future__ import annotations
