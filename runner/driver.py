@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner import claims, columns, device_lock, profile_report, report, workload_run
+from runner import claims, columns, device_lock, profile_report, report, step_report, workload_run
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
 from runner.model import PlannedCase, Refusal, Settings
@@ -176,7 +176,7 @@ def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
         return int(any(outcome.failed for outcome in outcomes))
     with writing(sweep):
         collect_jobs(sweep)
-        profile_report.join(sweep)
+        step_report.join(sweep)
         claims.write_table(sweep)
         report.write(sweep)
         profile_report.write(sweep)

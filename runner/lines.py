@@ -17,7 +17,7 @@ from typing import Any
 
 from torch.autograd.profiler import record_function
 
-from runner.trace import LINE
+from runner.trace_events import LINE
 
 _OWN = str(Path(__file__).resolve().parent) + os.sep
 _LIBRARIES = tuple(

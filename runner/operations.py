@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runner.operators import NO_WORK, Unit, is_compiled, works
-from runner.trace import Op
+from runner.step_costs import FUSED_ATTENTION, PRODUCTS, flops, is_product, least
+from runner.trace_events import Op
 
 _LAYERS = re.compile(r"linear|addmm|conv|embedding|layer_norm|batch_norm|group_norm|rms_norm|lstm|gru")
-_PRODUCTS = re.compile(r"::(mm|addmm|bmm|baddbmm|matmul|linear|dot|mv)$|gemm|convolution")
-_FUSED_ATTENTION = re.compile(r"scaled_dot_product|_(flash|efficient|cudnn)_attention")
-_ROWS_SECOND = re.compile(r"::_(flash|efficient)_attention")  # (batch, rows, heads, dim)
 _ELEMENTWISE = re.compile(
     r"::_?(add|sub|rsub|mul|div|neg|abs|exp|exp2|log|log2|pow|sqrt|rsqrt|square|tanh|erf|sigmoid|relu|silu|gelu|where|"
     r"clamp|clamp_min|maximum|minimum|to|to_copy|copy|sum|mean|amax|amin|max|min|var|std|softmax|log_softmax|"
@@ -26,7 +24,6 @@ _ELEMENTWISE = re.compile(
 )
 _COLLECTIVE = re.compile(r"nccl|c10d::|all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)
 _CHAIN = "elementwise in "
-_BACKWARD_FLOPS = 2.5  # of fused attention: five products where the forward has two
 
 
 @dataclass(eq=False)
@@ -91,7 +88,7 @@ class Operation:
     def least(self) -> list[tuple[float, float, float]]:
         """(bytes read, bytes written, flops) of each instance, if nothing in between went to memory."""
         first = next((one.ops[0] for one in self.instances if not one.backward and one.ops), None)
-        return [_least(one, self.kind, first) for one in self.instances if one.ops]
+        return [least(one.ops, one.backward, self.kind, first) for one in self.instances if one.ops]
 
 
 KINDS = (
@@ -106,60 +103,6 @@ KINDS = (
     "view",
     "other",
 )
-
-
-def _least(one: Instance, kind: str, first: Op | None) -> tuple[float, float, float]:
-    """A chain reads what its first operator reads and writes what its last one writes; its backward also
-    reads again what its forward read. Of other kinds each operator's own arguments and results count."""
-    ops = one.ops
-    whole = sum(flops(op) for op in ops)
-    if kind == "optimizer":
-        return (*_optimizer_bytes(ops), whole)
-    if kind not in ("chain", "attention"):
-        return sum(op.read_bytes for op in ops), sum(op.written_bytes for op in ops), whole
-    if kind == "attention":
-        return (*_attention_bytes(one, first), whole)
-    read = ops[0].read_bytes + (first.read_bytes if one.backward and first else 0.0)
-    return read, ops[-1].written_bytes, whole
-
-
-def _optimizer_bytes(ops: Sequence[Op]) -> tuple[float, float]:
-    """Parameters and gradients are read and parameters written; so are Adam's two states."""
-    if any("_fused_" in op.name for op in ops):
-        return sum(op.read_bytes for op in ops), sum(op.written_bytes for op in ops)
-    each = max(sum(count * size for count, size in op.tensors[: op.first]) for op in ops)
-    states = 2.0 if any("addcdiv" in op.name for op in ops) else 0.0
-    return (2.0 + states) * each, (1.0 + states) * each
-
-
-def _attention_bytes(one: Instance, first: Op | None) -> tuple[float, float]:
-    """Queries, keys and values are of one size here: that of the first operator's first argument."""
-    each = first.tensors[0][0] * first.tensors[0][1] if first and first.tensors else 0
-    return (5.0 * each, 3.0 * each) if one.backward else (3.0 * each, 1.0 * each)
-
-
-def is_product(op: Op) -> bool:
-    return bool(_PRODUCTS.search(op.name) or _FUSED_ATTENTION.search(op.name))
-
-
-def flops(op: Op) -> float:
-    """By shapes: matrix products and fused attention exactly, other operators one an element."""
-    shapes = [shape for shape in op.dims if len(shape) >= 2]
-    if _FUSED_ATTENTION.search(op.name) and len(shapes) >= 2 and len(shapes[0]) == 4:
-        rows = shapes[1][1 if _ROWS_SECOND.search(op.name) else -2]
-        once = 4.0 * _product(shapes[0]) * rows
-        return once * (_BACKWARD_FLOPS if "backward" in op.name else 1.0)
-    if _PRODUCTS.search(op.name) and len(shapes) >= 2:
-        a, b = shapes[-2:]
-        return 2.0 * _product(a) * b[-1]
-    return float(max((count for count, _ in op.tensors), default=0))
-
-
-def _product(sizes: Iterable[int]) -> float:
-    result = 1.0
-    for size in sizes:
-        result *= size
-    return result
 
 
 def grouped(units: Sequence[Unit]) -> list[Operation]:
@@ -222,7 +165,7 @@ def _identity(unit: Unit, functions: Mapping, chains: _Chains) -> tuple[str, str
     if len(frames) > 1 and _computes_only(functions.get(frames[-1][::2], set())):
         file, _, function = frames[-1]
         own = functions[(file, function)]
-        whole = "attention" if sum(bool(_PRODUCTS.search(name)) for name in own) else "chain"
+        whole = "attention" if sum(bool(PRODUCTS.search(name)) for name in own) else "chain"
         return function, file, whole
     if kind == "chain":
         return chains.of(unit)
@@ -274,11 +217,11 @@ def _kind(unit: Unit) -> str:
         return "other"
     if is_compiled(top) or top.name.startswith("triton_"):
         return "compiled"
-    if _FUSED_ATTENTION.search(top.name):
+    if FUSED_ATTENTION.search(top.name):
         return "attention"
     if top.name in NO_WORK and not (unit.op and works(unit.op)):
         return "view"
-    if _PRODUCTS.search(top.name) or (unit.op and _PRODUCTS.search(unit.op.name)):
+    if PRODUCTS.search(top.name) or (unit.op and PRODUCTS.search(unit.op.name)):
         return "product"
     if _LAYERS.search(top.name):
         return "layer"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from runner.trace import Activity, Op, Trace
+from runner.trace_events import Activity, Op, Trace
 
 OPERATOR_COLUMNS = tuple(
     "kind,operator,phase,python,calls,host_us,self_host_us,launch_us,device_us,share_percent,cumulated_percent,"
@@ -167,7 +167,7 @@ def _host_times(trace: Trace, windows: Sequence[str], rows: dict) -> None:
 
 
 def python_rows(detail: Trace, place: str) -> list[dict[str, Any]]:
-    """The user's lines of `operators.csv`, longest first: how often each ran, and the host's time in it and in
+    """The user's lines of `operators.csv`, longest first: how often each ran, the host's time in it and in
     what it called, under the detailed pass, which is slower than the others."""
     rows: dict[str, dict[str, Any]] = {}
     for line in detail.lines:

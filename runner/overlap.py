@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from runner.trace import Activity, Call, Trace
+from runner.trace_events import Activity, Call, Trace
 
 LEAST_GAP_US = 2.0  # two kernels that follow each other at once are 1 to 2 us apart on their own
 _GRAPHS = ("cudaGraphLaunch", "cuGraphLaunch")

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import operations, operators, overlap, syncs, timeline, trace
+from runner import operators, overlap, syncs, timeline, trace
 from runner.columns import cell
 from runner.model import Case
+from runner.step_costs import is_product
+from runner.trace_events import Op, Trace
 
 PLAIN, DETAIL = "trace.json.gz", "trace_lines.json.gz"
 LOOP, COLD = "loop", "call "
@@ -66,16 +68,16 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
 def _products(some: Sequence[operators.Unit]) -> float:
     """Percent of the device time in matrix products."""
     whole = sum(unit.us for unit in some)
-    own = sum(unit.us for unit in some if unit.op and operations.is_product(unit.op))
+    own = sum(unit.us for unit in some if unit.op and is_product(unit.op))
     return 100 * own / whole if whole else 0.0
 
 
-def _workers(some: Sequence[operators.Unit]) -> list[trace.Op]:
+def _workers(some: Sequence[operators.Unit]) -> list[Op]:
     ops = {id(unit.op): unit.op for unit in some if unit.op}.values()
     return [op for op in ops if operators.works(op)]
 
 
-def _faults(plain: trace.Trace, detail: trace.Trace, windows, place: str, facts_zero: bool) -> list[str]:
+def _faults(plain: Trace, detail: Trace, windows, place: str, facts_zero: bool) -> list[str]:
     if facts_zero:
         return ["the profiler saw no kernel of a call on a GPU"]
     found = overlap.faults(plain, windows)
@@ -85,7 +87,7 @@ def _faults(plain: trace.Trace, detail: trace.Trace, windows, place: str, facts_
     return found
 
 
-def _host(plain: trace.Trace, windows: Sequence[str]) -> dict[str, float]:
+def _host(plain: Trace, windows: Sequence[str]) -> dict[str, float]:
     """Means over the calls, each alone: the host's time, that in launches, the device's first to last."""
     count = len(windows)
     each = [overlap.overlap(plain, window) for window in windows]
@@ -97,7 +99,7 @@ def _host(plain: trace.Trace, windows: Sequence[str]) -> dict[str, float]:
     }
 
 
-def _loop(plain: trace.Trace, *launched: Any) -> dict[str, Any]:
+def _loop(plain: Trace, *launched: Any) -> dict[str, Any]:
     """Calls back to back: who waited, and the host's time there. `launched`: kernels and copies a call."""
     if LOOP not in plain.windows:
         return {}

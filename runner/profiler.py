@@ -22,7 +22,7 @@ from torch.autograd.profiler import record_function
 from torch.profiler import ProfilerActivity, profile
 
 from runner.lines import marked, stack_of
-from runner.trace import WINDOW
+from runner.trace_events import WINDOW
 
 PLAIN, DETAIL = "trace.json.gz", "trace_lines.json.gz"
 _WALL_S = 0.5  # of unprofiled steps

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from runner.trace import Activity, Call, Trace
+from runner.trace_events import Activity, Call, Trace
 
 COLUMNS = ("place", "count", "host_us", "idle_us", "by", "operator", "python", "witness")
 UNKNOWN = "(a line that is not the user's)"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.overlap import overlap
-from runner.trace import Op, Trace
+from runner.trace_events import Op, Trace
 
 MISSING = "no timeline.png: it needs matplotlib (pip install 'kernel-runner[plots]')"
 _PHASES = {"forward": "#4477aa", "backward": "#ee6677", "optimizer": "#228833", "data": "#ccbb44"}

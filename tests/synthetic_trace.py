@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.trace import LINE, WINDOW, Trace, read
+from runner.trace import read
+from runner.trace_events import LINE, WINDOW, Trace
 
 
 class Made:

@@ -10,7 +10,7 @@ from runner import triage, triage_rules
 from runner.levers import Measured
 from runner.operations import Instance, Operation
 from runner.operators import Unit
-from runner.trace import Activity, Op
+from runner.trace_events import Activity, Op
 from runner.triage_rules import Finding, Step
 
 STEP = Step(step_us=1000, device_us=950, busy_us=950, host_us=200, python_us=50, kernels=100, on_gpu=True)
