@@ -14,17 +14,26 @@ _BACKWARD_FLOPS = 2.5  # of fused attention: five products where the forward has
 
 
 def least(ops: Sequence[Op], backward: bool, kind: str, first: Op | None) -> tuple[float, float, float]:
-    """A chain reads what its first operator reads and writes what its last one writes; its backward also
-    reads again what its forward read. Of other kinds each operator's own arguments and results count."""
+    """(bytes read, bytes written, flops) of one call of an operation, if nothing in between went to memory.
+
+    A chain of several operators reads the largest argument of its first and writes what its last one writes;
+    its backward also reads what its forward read (`first` is the forward's first operator). Whether two
+    arguments are the same tensor cannot be told, so this is a lower bound. Other kinds but attention and
+    optimizers move what their operators' shapes say.
+    """
     whole = sum(flops(op) for op in ops)
     if kind == "optimizer":
         return (*_optimizer_bytes(ops), whole)
-    if kind not in ("chain", "attention"):
-        return sum(op.read_bytes for op in ops), sum(op.written_bytes for op in ops), whole
     if kind == "attention":
         return (*_attention_bytes(backward, first), whole)
-    read = ops[0].read_bytes + (first.read_bytes if backward and first else 0.0)
+    if kind != "chain" or len(ops) == 1:
+        return sum(op.read_bytes for op in ops), sum(op.written_bytes for op in ops), whole
+    read = _largest(ops[0]) + (_largest(first) if backward and first else 0.0)
     return read, ops[-1].written_bytes, whole
+
+
+def _largest(op: Op) -> float:
+    return min(max((float(count * size) for count, size in op.tensors), default=0.0), op.read_bytes)
 
 
 def _optimizer_bytes(ops: Sequence[Op]) -> tuple[float, float]:

@@ -57,7 +57,13 @@ def test_a_function_that_computes_is_one_operation():
 def test_a_chain_must_move_its_first_input_and_last_output_only():
     gelu = _grouped(_gelu(Made().window("step 0", 0, 5000), 100))[0][0]
     assert gelu.moved_bytes == 5 * 3 * BYTES
-    assert gelu.least() == [(2 * BYTES, BYTES, 5 * N)]
+    assert gelu.least() == [(BYTES, BYTES, 5 * N)]
+
+
+def test_an_operator_alone_moves_what_its_shapes_say():
+    made = Made().window("step 0", 0, 5000).line("t.py:3 step", 0, 90).op("aten::add", 5, 9, shapes=SHAPE * 2)
+    (add,) = _grouped(made.memory(BYTES, 7).kernel("add", 1000, 50, host=(6, 2)))[0]
+    assert add.least() == [(2 * BYTES, BYTES, N)]
 
 
 def test_a_products_flops_are_exact():
