@@ -15,12 +15,15 @@ from typing import Any
 
 import yaml
 
-from runner import arrays, attributes, devices, forms, ops, shapes, workload_choice
+from runner import arrays, attributes, devices, forms, ops, sanitizer, shapes, workload_choice
+from runner.forms import SEED_BELOW
 from runner.model import Limits, Measure, Op, Refusal, Settings, Target
 from runner.schema import DIRECTIONS, LAYOUTS, MeasureNode
 from runner.sentences import refuse
 from runner.targets import Search
 from runner.typed import defaults, nearest
+
+NOT_RESUMED = "a profile of a step is not carried on; start it again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +35,9 @@ class Origin:
     ops: tuple[str, ...] = ()  # that there are
     experiment: str = ""
     command: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # absolute paths of what was composed
     built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
-    op_named: Callable[[str], tuple[Op | None, list[str]]] = lambda name: (None, [])
+    op_named: Callable[[str], tuple[Op | None, list[str]]] = lambda name: (None, [NOT_RESUMED])
 
     def typed(self, key: str) -> str:
         """The word of the command line that set a key, or what it is below; empty when none did."""
@@ -49,7 +53,7 @@ def settings(raw: dict[str, Any], origin: Origin) -> Settings:
     return _Chooser(raw, origin).settings()
 
 
-NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", {})
+NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", "", {})
 
 
 class _Chooser:
@@ -102,6 +106,7 @@ class _Chooser:
             op=NO_OP,
             device=device,
             mode=self.raw["mode"],
+            check=self.raw["check"],
             measure=_measure(self.raw),
             limits=_limits(self.raw),
             experiment=self.origin.experiment,
@@ -137,13 +142,16 @@ class _Chooser:
             "output": self._output(),
         }
         self._fit(op, headers, chosen)
+        if raw["check"] == "sanitizer":
+            self._try(sanitizer.installed)
         refuse(self.faults)
-        seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(2**32)
+        seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(SEED_BELOW)
         return Settings(
             op=op,
             smoke=op.shapes["smoke"],
             device=device,
             mode=raw["mode"],
+            check=raw["check"],
             measure=_measure(raw),
             limits=_limits(raw),
             seed=seed,
@@ -151,6 +159,9 @@ class _Chooser:
             command=origin.command,
             resolved_yaml=_yaml(raw | {"device": device, "seed": seed, "output": chosen["output"]}),
             profiler=raw["profiler"],
+            op_file=origin.op_file,
+            config_files=origin.files,
+            search=tuple(map(str, origin.search.folders)),
             **chosen,
         )
 
@@ -313,7 +324,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _limits(raw: dict[str, Any]) -> Limits:
-    return Limits(**{name: float(value) for name, value in raw["limits"].items()})
+    return Limits(**{name: value and float(value) for name, value in raw["limits"].items()})
 
 
 def _measure(raw: dict[str, Any]) -> Measure:

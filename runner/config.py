@@ -112,6 +112,7 @@ def settings_of(config: DictConfig, built: dict[Any, Any] | None = None) -> Sett
         ops=tuple(folders.options(dirs, "op")),
         experiment=experiment,
         command=words_of(node),
+        files=tuple(folders.composed(dirs, choices)),
         built={} if built is None else built,
         op_named=lambda name: _op_named(dirs, name),
     )

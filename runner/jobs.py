@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 
 from runner import config as configuration
-from runner import folders
+from runner import folders, planned
 from runner.config import CONF, USER_ERRORS, VERSION_BASE, Described
 from runner.model import Refusal, Settings
 from runner.overrides import checked, no_jobs
@@ -52,6 +53,7 @@ class Run:
         self.settings: dict[tuple[str, ...], Settings] = {}
         self.built: dict[str, Any] = {}
         self.common: list[str] = []
+        self._held = contextlib.ExitStack()
 
     def job(self, config: Config) -> float | None:
         """One run; returns the mean time in ms, for sweepers that optimize."""
@@ -97,7 +99,7 @@ class Run:
                 faults += [f"{place}: {line}" for line in sentence(error).splitlines()]
         refuse(faults)
         self.common = [word for word in jobs[0] if all(word in each for each in jobs)] if jobs else []
-        self._claim(config)
+        self._claim(jobs)
         config.hydra.sweep.dir = str(self.folder)
 
     def load(self, master_config: Config, sweep_overrides: Sequence[str]) -> Config:
@@ -116,7 +118,7 @@ class Run:
             config.hydra.sweep.subdir = "${hydra.job.num}" + folders.job_suffix(key, self.common)
         return config
 
-    def _claim(self, config: Config) -> None:
+    def _claim(self, jobs: list[list[str]]) -> None:
         first = next(iter(self.settings.values()), None)
         self.dry = bool(self.jobs) and all(each.mode in DRY for each in self.jobs.values())
         if self.dry:
@@ -126,6 +128,16 @@ class Run:
         name = first.experiment if first else ""
         output = Path(first.output if first else "outputs")
         self.folder = claim(output / (name or (names.pop() if len(names) == 1 else "sweep")))
+        self._held.enter_context(planned.in_use(self.folder))
+        planned.keep(self.folder, dict(self._by_folder(jobs)), sweep=True)
+
+    def _by_folder(self, jobs: list[list[str]]) -> Iterator[tuple[str, Settings]]:
+        """The settings of those jobs that write one, by its name."""
+        for number, overrides in enumerate(jobs):
+            key = tuple(overrides)
+            settings = self.settings.get(configuration.words_of(self.jobs[key].hydra))
+            if settings and settings.mode not in DRY:
+                yield f"{number}{folders.job_suffix(key, self.common)}", settings
 
     @property
     def sweep(self) -> Path | None:
@@ -133,7 +145,8 @@ class Run:
         return self.folder if self.folder and self.folder.is_dir() else None
 
     def close(self) -> None:
-        """Leaves no folder of Hydra's own behind."""
+        """Leaves no folder of Hydra's own behind, and lets go of the sweep's."""
+        self._held.close()
         if self.folder and self.dry:
             shutil.rmtree(self.folder)
         elif self.folder and self.folder.is_dir():

@@ -17,7 +17,7 @@ from runner.model import PlannedCase, Workload
 
 @dataclass(frozen=True)
 class Request:
-    """Variants of a case by their indices, or a workload."""
+    """Variants of a case by their indices, or a workload. `seed` is not the run's: no variant sees that."""
 
     run_id: str
     device: str
@@ -94,20 +94,23 @@ def _calls(request: Request) -> Iterator[tuple[str, Callable, Callable]]:
     if request.workload is not None:
         from runner.workload import make
 
-        step = make(request.workload, request.device, request.seed % 2**31, Path(request.keep))
+        step = make(request.workload, request.device, request.seed, Path(request.keep))
         yield request.workload.name, lambda: None, step
         return
     from runner.build import build
-    from runner.prove import OpenCase, definition_of, make_trial
+    from runner.inputs import make_inputs, upstream_gradient
+    from runner.prove import OpenCase, make_trial
 
     case = request.planned.case
-    one = OpenCase(case, definition_of(case.reference), request.seed)
-    one.draw()
+    one = OpenCase(case, lambda parts: None)  # nothing is judged here
+    one.inputs = make_inputs(case, request.seed)
     for index in request.indices:
         entry = request.planned.entries[index]
         fn = build(entry.variant, request.device, Path(request.keep)).fn
-        upstream = one.reference(entry.variant.kwargs)[1] if case.direction == "backward" else None
-        trial = make_trial(one, entry, fn, upstream)
+        if one.grad_positions and one.upstream is None:
+            shape = fn(*one.inputs, **case.attrs, **entry.variant.kwargs, **entry.params).shape
+            one.upstream = upstream_gradient(case, shape, request.seed)
+        trial = make_trial(one, entry, fn)
         yield entry.variant.name, trial.prepare, trial.call
 
 

@@ -30,7 +30,7 @@ class MeasureNode:
 
 @dataclass
 class LimitsNode:
-    """Seconds after which a stage is stopped."""
+    """Seconds after which a stage is stopped; host memory of a worker, by default 90 % of what is free."""
 
     start_s: Number = 120
     build_s: Number = 600
@@ -38,6 +38,7 @@ class LimitsNode:
     check_s: Number = 600
     measure_s: Number = 600
     profile_s: Number = 300
+    memory_gb: Number | None = None
 
 
 @dataclass
@@ -48,6 +49,7 @@ class InputNode:
     init: str = "normal"
     layouts: list[str] = field(default_factory=lambda: ["contiguous"])
     dtype: str | None = None
+    check: list[str] = field(default_factory=lambda: ["huge", "tiny"])
 
 
 @dataclass
@@ -102,6 +104,7 @@ class OpNode:
     variants: dict[str, VariantNode]
     why: str = ""
     dim_defaults: dict[str, str | int] = field(default_factory=dict)
+    builtin: str | None = None
     attrs: dict[str, list[Any]] = field(default_factory=dict)
     grad: list[str] = field(default_factory=list)
 
@@ -136,6 +139,7 @@ class Config:
     inputs: Annotated[Table, "inputs.<name>=: the .pt or .npy file of it"] = field(default_factory=dict)
     device: Annotated[str, "auto, cpu, cuda, cuda:1; auto takes a GPU when there is one"] = "auto"
     mode: Annotated[str, "what to do, see below"] = "bench"
+    check: Annotated[str, "standard, or sanitizer: also under NVIDIA's compute-sanitizer"] = "standard"
     measure: Annotated[MeasureNode, "default, quick, thorough: how times are taken"] = field(
         default_factory=dict
     )
@@ -145,7 +149,7 @@ class Config:
     seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
     output: Annotated[str, "where run folders go; from where you are"] = "outputs"
     limits: Annotated[
-        LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure, profile"
+        LimitsNode, "limits.<stage>_s=: seconds of start, build, inputs, check, measure, profile; memory_gb"
     ] = field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
     workload: Annotated[
         Table, "with mode=profile: a step in place of an op, or workload.target=my.py:make_step"
@@ -180,4 +184,6 @@ PROFILERS = ("torch", "nsys", "ncu")
 INITS = ("normal", "uniform", "integers")
 UNITS = ("fp32", "tf32", "bf16", "fp64", "product")
 ACCURACIES = ("elementwise", "normwise")
+CHECKS = ("huge", "tiny", "infinities")
+DEPTHS = ("standard", "sanitizer")  # of the check
 SETS = ("cuda", "cpu", "smoke")

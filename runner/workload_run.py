@@ -15,11 +15,11 @@ from runner import (
     operations,
     operators,
     roofline,
+    seeds,
     timeline,
     triage,
     triage_rules,
 )
-from runner.case_run import CaseRun
 from runner.columns import FAILED
 from runner.model import Form, Plan, PlannedCase, Refusal, Settings
 from runner.operations import Operation
@@ -39,7 +39,7 @@ STEP_COLUMNS = tuple(
 _UNITS = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "double": "fp64", "float": "fp32_matmul"}
 
 
-def planned(settings: Settings) -> Plan:
+def checks(settings: Settings) -> Plan:
     """The checks of the step's forms: each variant at its op's smallest shape, forward and backward."""
     cases = [case for form in settings.workload.forms for case in plan(_check_of(settings, form)).cases]
     return Plan(tuple(cases))
@@ -91,19 +91,23 @@ class WorkloadRun:
             raise Refusal(
                 f"workload {name} cannot be profiled: {failed.reason}; see {self.folder}/run.log"
             ) from failed
+        self.run.replace_worker()  # a step may have left anything behind: it seeds torch, say
         self._write(answer, ceilings, worker.facts)
 
     def _check(self) -> None:
         whole = self.run.settings
         self.run.settings = dataclasses.replace(whole, mode="check")
-        for case in self.checks:
-            CaseRun(self.run, case).finish()
+        self.run.cases(self.checks)
         self.run.settings = whole
 
     def _profile(self, worker: Worker) -> dict[str, Any]:
         self.run.progress.say(f"{self.settings.workload.name}: a step under the profiler")
-        arguments = {"workload": _plain_forms(self.settings.workload), "seed": self.settings.seed % 2**31}
+        arguments = {"workload": _plain_forms(self.settings.workload), "seed": self._seed()}
         return worker.ask("workload", folder=str(self.folder), **arguments)
+
+    def _seed(self) -> int:
+        """Of the step's own draws: not the run's, which is kept from variants."""
+        return seeds.of_draw(self.settings.seed, self.settings.workload.name, 0) % 2**31
 
     def _write(self, answer: dict[str, Any], ceilings: dict[str, Any], facts: dict[str, Any]) -> None:
         on_gpu = self.settings.device != "cpu"
@@ -130,7 +134,7 @@ class WorkloadRun:
         request = Request(
             run_id=record.run_id,
             device=settings.device,
-            seed=settings.seed,
+            seed=self._seed(),
             keep=str(self.folder / "replay"),
             title=workload.name,
             workload=workload,

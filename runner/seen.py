@@ -1,0 +1,44 @@
+"""Is a variant faster on inputs that it has seen before? Pure, over times in microseconds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+# Generous: the fastest call on fresh values against the median of the repeated ones. For an honest kernel the
+# two differ by a few percent; one that answers from memory differs by its whole work.
+FACTOR = 1.3
+SLACK_US = 3.0
+_LEAST = 3  # of each kind: fewer say nothing
+
+
+def from_memory(
+    rounds: Sequence[int],
+    times_us: Sequence[float],
+    fresh: Sequence[int],
+    beside_us: Sequence[float],
+    again_us: Sequence[float],
+) -> str:
+    """Why a variant seems to answer from memory; empty when it does not.
+
+    `times_us` of the `rounds`, of which the `fresh` ones were on new inputs; `beside_us` and `again_us` are
+    of calls on new and on the same inputs, made in turns afterwards where the first look raised a suspicion.
+    """
+    new = set(fresh)
+    once = [us for round_, us in zip(rounds, times_us) if round_ in new]
+    often = [us for round_, us in zip(rounds, times_us) if round_ not in new]
+    suspicion = faster_when_repeated([*once, *beside_us], often)
+    return faster_when_repeated(beside_us, again_us) if suspicion and again_us else suspicion
+
+
+def faster_when_repeated(fresh_us: Sequence[float], repeated_us: Sequence[float]) -> str:
+    """The sentence when a variant is; empty when it is not, or when that cannot be told."""
+    if len(fresh_us) < _LEAST or len(repeated_us) < _LEAST:
+        return ""
+    fresh, repeated = min(fresh_us), statistics.median(repeated_us)
+    if fresh <= FACTOR * repeated + SLACK_US:
+        return ""
+    return (
+        f"faster on inputs that it has seen before: {repeated:.4g} us when they are repeated, "
+        f"{fresh:.4g} us or more when they are new"
+    )
