@@ -8,16 +8,28 @@ import time
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, folders, interrupts, sanitizer, sources
+from runner import (
+    columns,
+    device_lock,
+    external,
+    folders,
+    interrupts,
+    profile_case,
+    sanitizer,
+    seeds,
+    sources,
+)
 from runner.blame import Blame
 from runner.judging import Judging, Unjudged
 from runner.model import Entry, PlannedCase
+from runner.progress import title
+from runner.replay import Request
 from runner.seen import from_memory, slow_when_untimed
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 _MOST_RESTARTS = 3
 _TIMES = ("rounds", "device_us", "fresh", "beside_us", "again_us")  # what tells who answers from memory
-TIMED = ("bench", "traps")  # the modes that time what is right
+TIMED = ("bench", "traps", "profile")  # the modes that time what is right
 
 
 class CaseRun:
@@ -34,6 +46,7 @@ class CaseRun:
         self.blame = Blame(self)
         self.ran: list[tuple[str, int, float]] = []  # what the worker was asked to prove, see blame.py
         self.judging = Judging(run, planned)
+        self.profiled: dict[int, dict[str, Any]] = {}
         self.restarts: collections.Counter[int] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
             if run.row_of(planned, entry):  # a resumed run's
@@ -93,10 +106,34 @@ class CaseRun:
         for entry in list(self.waiting.values()):
             if not self._prove(worker, entry):
                 return
+        if self.settings.mode == "profile" and not self._profiles(worker):
+            return
         if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
             return
         self.judging.close()  # the worker's memory is the worker's again
         worker.ask("close")
+        if self.profiled and self.settings.profiler != "torch":
+            self._external()
+
+    def _external(self) -> None:
+        """An outside profiler on the same calls; what it says goes to the user, not into rows."""
+        folder = self.run.record.folder / "profile" / self.planned.case.case_id
+        kernels = {
+            self.planned.entries[index].variant.name: external.picked(facts["kernels"])
+            for index, facts in self.profiled.items()
+        }
+        request = Request(
+            run_id=self.run.record.run_id,
+            device=self.settings.device,
+            seed=seeds.of_draw(self.settings.seed, self.planned.case.case_id, 0),
+            keep=str(folder / "replay"),
+            title=title(self.planned.case),
+            planned=self.planned,
+            indices=tuple(self.profiled),
+        )
+        name, limit_s = self.settings.profiler, self.settings.limits.profile_s
+        for sentence in external.run(name, folder, request, kernels, limit_s):
+            self.run.progress.say(sentence)
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""
@@ -138,6 +175,33 @@ class CaseRun:
             return False
         return True
 
+    def _profiles(self, worker: Worker) -> bool:
+        """Profile each that is right, before any is timed. False when the attempt starts again."""
+        for entry in [each for each in self.waiting.values() if each.index not in self.profiled]:
+            verdict = self._profile(worker, entry)
+            if verdict["status"] == "ok":
+                continue
+            self.row(self.waiting.pop(entry.index), self.proven[entry.index] | verdict)
+            if verdict.get("fatal"):
+                self.run.replace_worker()
+                return False
+        return True
+
+    def _profile(self, worker: Worker, entry: Entry) -> dict[str, Any]:
+        """The verdict on one variant's profile; its figures go to `profiled`."""
+        folder, begun = self._folder("profile", entry), time.monotonic()
+        answer = self._events(worker, "profile", index=entry.index, folder=str(folder))
+        if answer["status"] != "ok":
+            return {name: answer[name] for name in ("status", "stage", "reason", "fatal")}
+        facts = profile_case.analyse(folder, self.planned.case, answer)
+        facts |= {
+            "folder": str(folder.relative_to(self.run.record.folder)),
+            "wall_s": time.monotonic() - begun,
+        }
+        self.profiled[entry.index] = facts
+        faults = "; ".join(facts["faults"])
+        return {"status": "error" if faults else "ok", "stage": "profile", "reason": faults}
+
     def _stale(self, entry: Entry) -> None:
         """An older version of a file lives in the worker: a new one takes over, but not for ever."""
         self.run.replace_worker()
@@ -147,8 +211,11 @@ class CaseRun:
             self.row(self.waiting.pop(entry.index), dict(zip(("status", "stage", "reason"), facts)))
 
     def _keep(self, entry: Entry) -> Path:
+        return self._folder("builds", entry)
+
+    def _folder(self, kind: str, entry: Entry) -> Path:
         name = folders.of_variant(entry.variant.name, entry.params)
-        return self.run.record.folder / "builds" / self.planned.case.case_id / name
+        return self.run.record.folder / kind / self.planned.case.case_id / name
 
     def _events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request, show its steps, return its answer."""
@@ -250,7 +317,14 @@ class CaseRun:
             "end_to_end_us": series["end_to_end_us"],
             "notes": [*facts.get("notes", ()), *common["card_notes"]],
         }
-        return self.row(entry, facts, series)
+        if profiled := self.profiled.get(entry.index):
+            timed_us = sum(series["device_us"]) / len(series["device_us"])
+            profiled, words = profile_case.against(profiled, timed_us)
+            facts |= {"kernels_per_call": profiled["kernels_per_call"], "notes": [*facts["notes"], words]}
+        row = self.row(entry, facts, series)
+        if profiled:
+            self.run.record.table("profiles.csv", profile_case.PROFILE_COLUMNS, [row | profiled])
+        return row
 
     def rehearse(self, entries: list[Entry], wait_s: float) -> WorkerLost | None:
         """How a new worker ends that proves and times only these; None when it lives `wait_s` longer."""

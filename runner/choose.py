@@ -15,13 +15,15 @@ from typing import Any
 
 import yaml
 
-from runner import arrays, attributes, devices, forms, ops, sanitizer, shapes
+from runner import arrays, attributes, devices, forms, ops, sanitizer, shapes, workload_choice
 from runner.forms import SEED_BELOW
 from runner.model import Limits, Measure, Op, Refusal, Settings, Target
 from runner.schema import DIRECTIONS, LAYOUTS, MeasureNode
 from runner.sentences import refuse
 from runner.targets import Search
 from runner.typed import defaults, nearest
+
+NOT_RESUMED = "a profile of a step is not carried on; start it again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Origin:
     files: tuple[str, ...] = ()  # absolute paths of what was composed
     built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
     resolve: Callable[[str], str] = devices.resolve  # which device a text is
+    op_named: Callable[[str], tuple[Op | None, list[str]]] = lambda name: (None, [NOT_RESUMED])
 
     def typed(self, key: str) -> str:
         """The word of the command line that set a key, or what it is below; empty when none did."""
@@ -65,8 +68,12 @@ class _Chooser:
             place = f"experiment={self.origin.experiment}"
             self.faults.append(f"{place}: its file needs `# @package _global_` as its first line")
         self.faults += forms.take_out_faults(self.raw)
+        if misplaced := list(workload_choice.misplaced(self.raw)):
+            refuse([*self.faults, *misplaced])
         if self.raw["mode"] == "ceilings":
             return self._of_the_device()
+        if self.raw["mode"] in ("profile", "plan") and self.raw["workload"]["target"]:
+            return self._of_a_workload()
         op = self._op()
         if op is None:
             refuse(self.faults)
@@ -77,6 +84,25 @@ class _Chooser:
         device = self._try(self.origin.resolve, self.raw["device"]) or "cpu"
         output = self._output()
         refuse(self.faults)
+        return self._without_op(device, output)
+
+    def _of_a_workload(self) -> Settings:
+        device = self._try(self.origin.resolve, self.raw["device"]) or "cpu"
+        output = self._output()
+        workload = workload_choice.chosen(self.raw, device, self.origin, self.faults)
+        refuse(self.faults)
+        seed = self.raw["seed"] if self.raw["seed"] is not None else secrets.randbelow(2**32)
+        text = _yaml(self.raw | {"device": device, "seed": seed, "output": output})
+        return dataclasses.replace(
+            self._without_op(device, output),
+            workload=workload,
+            seed=seed,
+            resolved_yaml=text,
+            before=self.raw["before"],
+            profiler=self.raw["profiler"],
+        )
+
+    def _without_op(self, device: str, output: str) -> Settings:
         return Settings(
             op=NO_OP,
             device=device,
@@ -133,6 +159,7 @@ class _Chooser:
             experiment=origin.experiment,
             command=origin.command,
             resolved_yaml=_yaml(raw | {"device": device, "seed": seed, "output": chosen["output"]}),
+            profiler=raw["profiler"],
             op_file=origin.op_file,
             config_files=origin.files,
             search=tuple(map(str, origin.search.folders)),
@@ -203,6 +230,8 @@ class _Chooser:
 
     def _variants(self, op: Op) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """(those to run, those named one by one), both in the op's order."""
+        if isinstance(self.raw["variant"], dict):  # by op, in an experiment over several
+            self.raw["variant"] = self.raw["variant"].get(op.name, "all")
         groups = {each.group for each in op.variants.values() if each.group}
         names, run = self._listed("variant"), set()
         self._each("variant", names, [*op.variants, "all", *sorted({*groups, ops.PEER})], "variant")
@@ -307,6 +336,8 @@ def _measure(raw: dict[str, Any]) -> Measure:
 
 def _timing_faults(raw: dict[str, Any], device: str) -> Iterable[str]:
     timing = raw["timing"]
+    if raw["profiler"] == "ncu" and device == "cpu":
+        yield "profiler=ncu: it looks into a GPU's kernels, and this run is on the CPU"
     if timing == "graph" and device == "cpu":
         yield "timing=graph: CUDA graphs need a GPU, and this run is on the CPU"
     if timing in ("graph", "burst") and "backward" in str(raw["direction"]):

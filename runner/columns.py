@@ -138,7 +138,8 @@ def _limit(case: Case, entry: Entry, facts: dict[str, Any]) -> roofline.Limit | 
     if not facts.get("ceilings"):
         return None
     variant, costs = entry.variant, (case.read_bytes, case.write_bytes, case.flops)
-    limit = roofline.limit(*costs, variant.unit, variant.work, facts["ceilings"])
+    unit = roofline.unit_of(variant.unit, case.dtype)
+    limit = roofline.limit(*costs, unit, variant.work, facts["ceilings"])
     return limit if limit.ms else None
 
 

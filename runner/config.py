@@ -29,11 +29,16 @@ from runner.ops import build
 from runner.schema import Config
 from runner.sentences import refuse, sentence, shown
 from runner.targets import ROOT, Search
-from runner.typed import defaults
+from runner.typed import defaults, nearest
 
 CONF = ROOT / "conf"
 VERSION_BASE = "1.3"
-OPEN = ("shape", "attrs", "inputs")  # their keys are the op's, so they take new ones without a plus sign
+OPEN = (
+    "shape",
+    "attrs",
+    "inputs",
+    "workload",
+)  # their keys are the op's, so they take new ones without a plus sign
 USER_ERRORS = (HydraException, OmegaConfBaseException, yaml.YAMLError, OSError, UnicodeDecodeError)
 Described = tuple[str, Op | None, list[str]]
 
@@ -42,6 +47,8 @@ def _store_schema() -> None:
     node = OmegaConf.create(defaults(Config))
     for key in OPEN:
         OmegaConf.set_struct(node[key], False)
+    for key in ("args", "forms", "sizes"):
+        OmegaConf.set_struct(node.workload[key], False)
     ConfigStore.instance().store(name="schema", node=node)
 
 
@@ -114,6 +121,7 @@ def settings_of(
         files=tuple(folders.composed(dirs, choices)),
         built={} if built is None else built,
         resolve=resolve,
+        op_named=lambda name: _op_named(dirs, name),
     )
     try:
         raw = _plain(config)
@@ -147,17 +155,23 @@ def _search(dirs: Sequence[Path]) -> Search:
 
 def all_ops(dirs: Sequence[Path]) -> Iterator[Described]:
     """(name, op or None, what is wrong with it) of every op there is."""
-    search = _search(dirs)
     for name in folders.options(dirs, "op"):
-        path = folders.file_of(dirs, "op", name)
-        if found := documents.file_faults(path, "op"):
-            yield name, None, found
-            continue
-        try:
-            op, faults = build(OmegaConf.to_container(OmegaConf.load(path), resolve=True), search, str(path))
-            yield name, op, [f"{shown(path)}: {fault}" for fault in faults]
-        except USER_ERRORS as error:
-            yield name, None, [sentence(error)]
+        yield name, *_op_named(dirs, name)
+
+
+def _op_named(dirs: Sequence[Path], name: str) -> tuple[Op | None, list[str]]:
+    """An op by its file, outside of any composition, and what is wrong with it."""
+    path = folders.file_of(dirs, "op", name)
+    if path is None:
+        return None, [f"there is no op {name!r}{nearest(name, folders.options(dirs, 'op'))}"]
+    if found := documents.file_faults(path, "op"):
+        return None, found
+    try:
+        raw = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+        op, faults = build(raw, _search(dirs), str(path))
+        return op, [f"{shown(path)}: {fault}" for fault in faults]
+    except USER_ERRORS as error:
+        return None, [sentence(error)]
 
 
 def words_of(node: DictConfig) -> tuple[str, ...]:

@@ -36,6 +36,7 @@ EXAMPLE = {
     "op": "expected a mapping of keys such as name and dims",
     "measure": "expected a mapping of keys such as warmup and trials",
     "experiment": "expected a mapping of keys such as why and variant",
+    "workload": "expected a mapping of keys such as target and args",
 }
 
 

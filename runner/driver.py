@@ -12,10 +12,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner import columns, device_lock, devices, planned, report
+from runner import (
+    claims,
+    columns,
+    device_lock,
+    devices,
+    planned,
+    profile_report,
+    report,
+    step_report,
+    workload_run,
+)
 from runner.case_run import CaseRun
 from runner.collect import collect_jobs
-from runner.model import HOST, IPC, Entry, PlannedCase, Refusal, Settings
+from runner.model import HOST, IPC, Entry, Plan, PlannedCase, Refusal, Settings
 from runner.plan import plan
 from runner.progress import Progress
 from runner.record import Record, claim, writing
@@ -49,11 +59,11 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
     if settings.mode == "plan":
-        report.print_plan(plan(settings))
+        report.print_plan(_planned(settings))
         return Outcome(None)
     if folder is not None:
         return carry_on(settings, folder, False, show, label)
-    folder = claim(Path(settings.output) / (settings.experiment or settings.op.name))
+    folder = claim(Path(settings.output) / (settings.experiment or settings.name))
     with planned.in_use(folder):
         planned.keep_run(folder, settings)
         return _carried_out(settings, folder, True, show, label)
@@ -65,12 +75,20 @@ def carry_on(settings: Settings, folder: Path, alone: bool, show: bool = True, l
         return _carried_out(settings, folder, alone, show, label)
 
 
+def _planned(settings: Settings) -> Plan:
+    return workload_run.checks(settings) if settings.workload else plan(settings)
+
+
 def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, label: str) -> Outcome:
-    cases, record = plan(settings), Record(folder, settings, alone)
+    cases, record = _planned(settings), Record(folder, settings, alone)
     try:
         bar = settings.mode != "debug"
         with Progress(cases, show, label, bar, done=len(record.rows)) as progress:
-            _Run(settings, record, progress).cases(cases.cases)
+            run = _Run(settings, record, progress)
+            if settings.workload:
+                workload_run.WorkloadRun(run, cases.cases).finish()
+            else:
+                run.cases(cases.cases)
     except BaseException as error:  # an interrupt too leaves a folder that can be read
         if not isinstance(error, Exception):
             shutdown()  # compilers first
@@ -81,6 +99,7 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
     _complete(record, pictures=alone)
     if show and alone:  # a sweep prints its jobs' tables once, joined
         report.print_tables(folder)
+        profile_report.show(folder)
     return _outcome(record)
 
 
@@ -92,6 +111,7 @@ def _complete(record: Record, pictures: bool = False) -> None:
     record.close()
     with writing(record.folder):
         report.write(record.folder, pictures)
+        profile_report.write(record.folder)
 
 
 @contextlib.contextmanager
@@ -244,6 +264,10 @@ def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
         return int(any(outcome.failed for outcome in outcomes))
     with writing(sweep):
         collect_jobs(sweep)
+        step_report.join(sweep)
+        claims.write_table(sweep)
         report.write(sweep, pictures=True)
+        profile_report.write(sweep)
     report.print_tables(sweep)
+    profile_report.show(sweep)
     return int(any(row["status"] in columns.FAILED for row in report.read(sweep)))  # jobs may run elsewhere

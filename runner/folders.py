@@ -11,7 +11,7 @@ from runner.columns import cell
 from runner.plan import short_hash
 from runner.sentences import shown
 
-GROUPS = ("op", "measure", "experiment")
+GROUPS = ("op", "measure", "experiment", "workload")
 LONGEST = 60
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runner.schema import DEPTHS, MODES, TIMINGS, UNAVAILABLE, Config
+from runner import claims
+from runner.schema import DEPTHS, MODES, PROFILERS, TIMINGS, Config
 from runner.typed import conform, defaults, nearest
 
 SEED_BELOW = 2**63
@@ -54,9 +55,6 @@ def _dims(raw: dict[str, Any]) -> list[str]:
 
 def mode_faults(mode: str) -> list[str]:
     """Why a mode cannot be had."""
-    if mode in UNAVAILABLE:
-        others = ", ".join(each for each in MODES if each not in UNAVAILABLE)
-        return [f"mode={mode}: not available yet; there is {others}"]
     return [] if mode in MODES else [f"mode={mode}: no such mode{nearest(mode, MODES)}"]
 
 
@@ -73,6 +71,14 @@ def _range_faults(key: str, value: Any) -> list[str]:
         return [fault for fault in found if fault]
     if key == "seed" and not 0 <= value < SEED_BELOW:
         return [f"seed={value}: must be from 0 to 2**63 - 1"]
+    if key == "profiler":
+        return (
+            [] if value in PROFILERS else [f"profiler={value}: no such profiler{nearest(value, PROFILERS)}"]
+        )
+    if key == "claims":
+        return list(claims.faults(value))
+    if key == "workload":
+        return []  # `workload_choice` judges it
     if key == "timing":
         return [] if value in TIMINGS else [f"timing={value}: no such timing{nearest(value, TIMINGS)}"]
     numbers = {f"measure.{name}": n for name, n in value.items()} if key == "measure" else {key: value}

@@ -136,7 +136,7 @@ class Run:
         if self.dry:
             self.folder = Path(tempfile.mkdtemp(prefix="runner-"))  # Hydra makes folders in any case
             return
-        names = {each.op.name for each in self.settings.values()}
+        names = {each.name for each in self.settings.values()}
         name = first.experiment if first else ""
         output = Path(first.output if first else "outputs")
         self.folder = claim(output / (name or (names.pop() if len(names) == 1 else "sweep")))

@@ -115,7 +115,31 @@ class Limits:
     inputs_s: float
     check_s: float
     measure_s: float
+    profile_s: float = 300.0
     memory_gb: float | None = None  # host memory; None is most of what is available
+
+
+@dataclass(frozen=True)
+class Form:
+    """An argument of a workload that takes a variant of an op."""
+
+    argument: str
+    op: Op
+    variant: Variant
+    params: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A step to be profiled: `target(**args, **forms)` returns a callable that makes one."""
+
+    name: str
+    target: Target
+    forms: tuple[Form, ...]
+    args: dict[str, Any]
+    compile: bool
+    steps: int  # under the profiler
+    timed_steps: int = 0  # in a row without it; 0 takes as many as fill half a second
 
 
 @dataclass(frozen=True)
@@ -145,6 +169,14 @@ class Settings:
     op_file: str = ""  # the op's YAML
     config_files: tuple[str, ...] = ()  # absolute paths of what was composed
     search: tuple[str, ...] = ()  # folders that targets and files were looked for in
+    workload: Workload | None = None  # with mode=profile, in place of an op
+    before: str = ""  # folder of an earlier profile to compare with
+    profiler: str = "torch"  # or nsys, ncu
+
+    @property
+    def name(self) -> str:
+        """What a run's folder is called after, when it is no experiment's."""
+        return self.workload.name if self.workload else self.op.name
 
 
 @dataclass(frozen=True)

@@ -151,6 +151,15 @@ class Record:
             table.flush()
             table.close()
 
+    def table(self, name: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+        """Further rows of another table of the run; it is begun with its first ones."""
+        with writing(self.folder):
+            table = Table(self.folder / name, columns)
+            for row in rows:
+                table.write(row)
+            table.flush()
+            table.close()
+
     def tell_seed(self, settings: Settings) -> None:
         """When nothing runs any more: the seed, into the rows, the configuration and the environment."""
         path = self.folder / "environment.json"

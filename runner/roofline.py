@@ -16,6 +16,8 @@ from typing import Any
 PATTERNS = ((0.0, "read"), (1 / 3, "triad"), (1 / 2, "copy"), (1.0, "write"))
 PATTERN_NAMES = {"read": "read only", "triad": "three streams", "copy": "copy", "write": "write only"}
 
+PRODUCTS = {"float32": "fp32_matmul", "bfloat16": "bf16", "float16": "fp16", "float64": "fp64"}
+
 BEATS_SHARE, BEATS_US = 0.03, 0.5  # faster than the limit by more than both is an error, not a record
 AT_LIMIT_PERCENT = 95.0
 LAUNCH_SHARE = 2.0  # floors: under this a call is at least half launch
@@ -63,6 +65,11 @@ def limit(
         gbps=(read_bytes + write_bytes) / memory_us / 1e3 if memory_us else None,
         tflops=rate,
     )
+
+
+def unit_of(unit: str, dtype: str) -> str:
+    """`product` is the unit of the dtype's own matrix products."""
+    return PRODUCTS.get(dtype, "fp32") if unit == "product" else unit
 
 
 def memory_time_us(read_bytes: float, write_bytes: float, bandwidth: Mapping[str, Curve]) -> float:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 Number = int | float
 Names = str | list[str]
 Table = dict[str, Any]
+ByOp = dict[str, list[str]]  # for an experiment over several ops
 
 
 @dataclass
@@ -36,6 +37,7 @@ class LimitsNode:
     inputs_s: Number = 300
     check_s: Number = 600
     measure_s: Number = 600
+    profile_s: Number = 300
     memory_gb: Number | None = None
 
 
@@ -108,11 +110,26 @@ class OpNode:
 
 
 @dataclass
+class WorkloadNode:
+    """`conf/workload/<name>.yaml`: a step to be profiled. Each name of `forms` is a further key."""
+
+    target: str = ""
+    name: str = ""
+    why: str = ""
+    forms: dict[str, str] = field(default_factory=dict)
+    compile: bool = False
+    steps: int = 5
+    timed_steps: int = 0
+    args: dict[str, Any] = field(default_factory=dict)
+    sizes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@dataclass
 class Config:
     """The keys of a run. Every one has a default; `op` alone has to be given."""
 
     op: Annotated[OpNode | None, "what is computed: a file of conf/op (mode=list describes them)"] = None
-    variant: Annotated[Names, "all, a name, a group such as peer, a list: [all,peer]"] = "all"
+    variant: Annotated[Names | ByOp, "all, a name, a group such as peer, a list: [all,peer]"] = "all"
     dtype: Annotated[Names | None, "float32, bfloat16+float32 (one per input), a list, all"] = None
     direction: Annotated[Names, "forward, backward, [forward,backward]"] = "forward"
     attrs: Annotated[Table, "attrs.<name>=: a value, a list, all"] = field(default_factory=dict)
@@ -132,8 +149,16 @@ class Config:
     seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
     output: Annotated[str, "where run folders go; from where you are"] = "outputs"
     limits: Annotated[
-        LimitsNode, "limits.<stage>_s=: seconds of start, build, inputs, check, measure; memory_gb"
+        LimitsNode, "limits.<stage>_s=: seconds of start, build, inputs, check, measure, profile; memory_gb"
     ] = field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
+    workload: Annotated[
+        Table, "with mode=profile: a step in place of an op, or workload.target=my.py:make_step"
+    ] = field(default_factory=lambda: asdict(WorkloadNode()))
+    claims: Annotated[list[Table], "published figures to hold against those of a sweep's profiles"] = field(
+        default_factory=list
+    )
+    before: Annotated[str, "with workload=: the folder of an earlier profile to compare with"] = ""
+    profiler: Annotated[str, "with mode=profile: torch, and then nsys or ncu on the same calls"] = "torch"
     why: Annotated[str, "a sentence for the record; experiments have one"] = ""
 
 
@@ -144,10 +169,9 @@ MODES = {
     "debug": "check with launch blocking and full tracebacks, no timing",
     "plan": "print the cases, the variants and the memory they need; runs nothing",
     "list": "print ops and variants and why they are there; needs no op",
-    "profile": "not available yet",
+    "profile": "bench, then where the time goes: operators, kernels, waits; with workload= a whole step",
     "ceilings": "measure what the device can do, and print it; needs no op",
 }
-UNAVAILABLE = ("profile",)
 DIRECTIONS = ("forward", "backward")
 LAYOUTS = ("contiguous", "transposed", "offset1", "strided")
 TIMINGS = {
@@ -156,8 +180,9 @@ TIMINGS = {
     "graph": "one call in a CUDA graph, replayed after the cache is emptied",
     "burst": "calls back to back, their mean",
 }
+PROFILERS = ("torch", "nsys", "ncu")
 INITS = ("normal", "uniform", "integers")
-UNITS = ("fp32", "tf32", "bf16", "fp64")
+UNITS = ("fp32", "tf32", "bf16", "fp64", "product")
 ACCURACIES = ("elementwise", "normwise")
 CHECKS = ("huge", "tiny", "infinities")
 DEPTHS = ("standard", "sanitizer")  # of the check

@@ -13,15 +13,16 @@ from typing import Any
 
 import torch
 
-from runner import artifacts, ceilings, environment, nvml, prove, traps
+from runner import artifacts, ceilings, environment, nvml, profile_op, prove, traps
 from runner.announcer import Announcer, wire
 from runner.build import BuildError, Built, NotInstalled, StaleProcess, build
 from runner.exchange import Outbox, Part
 from runner.faults import Tampered, log, place, said
 from runner.measure import clock_for, rule_for, take_turns
-from runner.model import HOST, Entry, Measure, PlannedCase
+from runner.model import HOST, Entry, Measure, PlannedCase, Workload
 from runner.sources import digest
 from runner.state import State
+from runner.workload import profile_workload
 
 
 class Session:
@@ -197,3 +198,21 @@ class Session:
         proof = self.proofs[index]
         first_ms = proof.facts["first_call_ms"]
         return {"readings": list(traps.readings(self.clock, proof.trial, first_ms, mean_us))}
+
+    def profile(self, index: int, folder: str) -> dict[str, Any]:
+        """A proven variant's call under the profiler; the traces are in `folder`."""
+        self._at = ""
+        self.emit("step", index=index, stage="profile", what="profile")
+        try:
+            facts = profile_op.profile_variant(
+                self.clock, self.device, self.proofs[index].trial, Path(folder)
+            )
+        except BaseException as error:  # the variant's own code, whatever it raises
+            return self._raised(error, "profile")
+        return {"status": "ok", **facts}
+
+    def workload(self, workload: Workload, seed: int, folder: str) -> dict[str, Any]:
+        """A whole step, made here, under the profiler; the traces are in `folder`."""
+        self.close()
+        self.emit("step", index=None, stage="profile", what=workload.name)
+        return profile_workload(workload, self.device, seed, Path(folder))

@@ -31,6 +31,7 @@ _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 _STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs", "expect": "inputs"}
 _STAGES |= {"offer": "start", "accept": "start", "look": "check"}
 _STAGES |= dict.fromkeys(("measure", "ceilings", "traps"), "measure")
+_STAGES |= dict.fromkeys(("profile", "workload"), "profile")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ usage: python -m runner op=<name> [key=value ...]
   python -m runner op=softmax 'variant=[naive,builtin]' dtype=bfloat16 shape.cols=4096
   python -m runner op=cdist 'shapes=[{n: 1024, d: 3}, {n: 4096, d: 64}]' attrs.p=1
   python -m runner op=gelu variant=triton_block mode=check   the loop of somebody writing a kernel
+  python -m runner mode=profile op=cdist variant=builtin     where the time of a call goes
+  python -m runner mode=profile workload=train_step          what of a training step is worth optimising
   python -m runner -m op=softmax shape.cols=1024,4096 dtype=float32,bfloat16
   python -m runner -m experiment=headline                    an experiment over several ops
   python -m runner resume=outputs/gelu/<folder>              what a killed or interrupted run had left to do

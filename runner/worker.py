@@ -11,7 +11,7 @@ import sys
 
 from runner import memory, processes, serving
 
-REQUESTS = ("hello", "offer", "open", "prove", "measure", "ceilings", "traps", "close")
+REQUESTS = ("hello", "offer", "open", "prove", "measure", "ceilings", "traps", "profile", "workload", "close")
 
 
 def main(argv: list[str]) -> None:

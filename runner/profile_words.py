@@ -1,0 +1,44 @@
+"""Figures of a profile's tables in words, and the tables themselves read back."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def us(text: str) -> str:
+    value = float(text or 0)
+    return f"{value / 1e3:.4g} ms" if abs(value) >= 1e3 else f"{value:.4g} us"
+
+
+def percent(text: str) -> str:
+    return f"{float(text):.1f} %" if text else ""
+
+
+def number(text: str, form: str = "{:.3g}") -> str:
+    return form.format(float(text)) if text else ""
+
+
+def short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def line(stack: str) -> str:
+    return tail(stack.rpartition(" > ")[2].partition(" ")[0])
+
+
+def tail(where: str) -> str:
+    """`naive.py:18`: the whole path is in the file."""
+    return where.rpartition("/")[2]
+
+
+def counted(rows: Sequence, noun: str) -> str:
+    return f"{len(rows)} {noun}{'' if len(rows) == 1 else 's'}"
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,149 @@
+"""Each rule of triage on an operation made for it; Amdahl's gain; when nothing is worth doing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from runner import triage, triage_rules
+from runner.levers import Measured
+from runner.operations import Instance, Operation
+from runner.operators import Unit
+from runner.trace_events import Activity, Op
+from runner.triage_rules import Finding, Step
+
+STEP = Step(step_us=1000, device_us=950, busy_us=950, host_us=200, python_us=50, kernels=100, on_gpu=True)
+HOST_BOUND = dataclasses.replace(STEP, busy_us=300, host_us=900, python_us=100)
+MEASURED = Measured("gelu", "tuned", 10.0, 5.0, "outputs/published/h200/x/results.csv", "{}")
+
+
+def _operation(
+    kind="chain", us=400.0, kernels=8, name="gelu", ops=("mul", "add", "tanh"), back=0.0, dtype="float"
+):
+    units = []
+    for i in range(kernels):
+        op = Op(
+            f"aten::{ops[i % len(ops)]}", 0, 1, 1, None, None, ((100, 4),), ((10, 10),), (dtype,), launched=1
+        )
+        activity = Activity("kernel", "k", 0, 1, 7, i, {})
+        units.append(Unit("k", (us - back) / kernels, op, op, "forward", "m.py:3 f", activity))
+    instances = [Instance(units)]
+    if back:
+        op = Op("aten::mul", 0, 1, 1, None, None, ((100, 4),), ((10, 10),), (dtype,), launched=1)
+        instances.append(
+            Instance(
+                [Unit("k", back, op, op, "backward", "m.py:3 f", Activity("kernel", "k", 0, 1, 7, 9, {}))]
+            )
+        )
+    return Operation(name, "m.py:3", kind, instances)
+
+
+def _finding(operation=None, step=STEP, limit=40.0, roof="memory", pattern="", measured=None, waited=0.0):
+    operation = operation or _operation()
+    share = 100 * operation.us / step.device_us
+    percent = 100 * limit / operation.us if limit else None
+    return Finding(operation, step, share, limit, roof, percent, pattern, measured, waited)
+
+
+def _product(**changes):
+    dtype = changes.pop("dtype", "float")
+    return _finding(_operation("product", kernels=1, ops=("mm",), dtype=dtype), roof="compute", **changes)
+
+
+def _norm(us=400.0):
+    return _finding(_operation("layer", us=us, kernels=1, ops=("native_layer_norm",)))
+
+
+PYTHON = dataclasses.replace(HOST_BOUND, python_us=800)
+CASES = {  # finding, begin of its lever, constraint
+    "small": (_finding(_operation(us=10)), "nothing", "memory"),
+    "measured": (_finding(pattern="gelu", measured=MEASURED), "gelu variant=tuned", "memory"),
+    "library": (_finding(pattern="gelu"), "library call: torch.nn.functional.gelu", "memory"),
+    "chain": (_finding(), "fusion: torch.compile", "memory"),
+    "sync": (_finding(waited=100.0), "leave the synchronize out", "sync"),
+    "collective": (_finding(_operation("communication", name="AllReduce")), "overlap", "communication"),
+    "data": (_finding(_operation("copy", name="Memcpy HtoD")), "pinned memory", "data"),
+    "python": (_finding(step=PYTHON), "torch.compile, or less Python", "Python on the host"),
+    "launch": (_finding(step=HOST_BOUND), "torch.compile, or a CUDA graph", "launch"),
+    "one launch": (_finding(_operation(kernels=1), HOST_BOUND), "a CUDA graph of the step", "launch"),
+    "optimizer": (_finding(_operation("optimizer", kernels=30)), "fused=True", "memory"),
+    "near": (_product(limit=360.0), "nothing", "compute"),
+    "float32": (_product(limit=200.0), "TF32 or bfloat16", "compute"),
+    "product": (_product(limit=200.0, dtype="c10::BFloat16"), "other sizes", "compute"),
+    "layer": (_norm(), "a custom kernel", "memory"),
+    "compiled": (_finding(_operation("compiled", kernels=1)), "nothing", "memory"),
+    "too little": (_norm(us=60.0), "nothing", "memory"),
+}
+
+
+@pytest.mark.parametrize("finding, lever, constraint", CASES.values(), ids=CASES)
+def test_rules(finding, lever, constraint):
+    row = triage.judged(finding)
+    assert row["lever"].startswith(lever) and row["constraint"] == constraint and row["reason"]
+    assert 0 <= row["predicted_gain_percent"] <= row["most_gain_percent"] + 1e-9 or constraint == "launch"
+
+
+def test_every_rule_has_a_case():
+    met = {next(i for i, rule in enumerate(triage_rules.RULES) if rule.when(f)) for f, _, _ in CASES.values()}
+    loader = [i for i, rule in enumerate(triage_rules.RULES) if "loader" in rule.reason]
+    assert met == set(range(len(triage_rules.RULES))) - set(loader)
+
+
+def test_a_measured_lever_saves_by_its_ratios_forward_and_backward():
+    row = triage.judged(_finding(_operation(us=500, back=200), pattern="gelu", measured=MEASURED))
+    assert row["predicted_saving_us"] == pytest.approx(300 * 0.9 + 200 * 0.8)
+    assert row["predicted_gain_percent"] == pytest.approx(43.0)
+    assert "10.00x forward, 5.00x backward in outputs/" in row["reason"]
+
+
+def test_a_backward_that_was_not_measured_saves_nothing():
+    one = dataclasses.replace(MEASURED, backward=None)
+    row = triage.judged(_finding(_operation(us=500, back=200), pattern="gelu", measured=one))
+    assert row["predicted_saving_us"] == pytest.approx(270)
+    assert "backward not measured" in row["reason"]
+
+
+def test_the_most_is_amdahls():
+    """A share p that became as fast as its roof lets it leaves 1 - p + p * roof of the step."""
+    row = triage.judged(_finding(_operation(us=400), limit=40.0))
+    assert row["most_gain_percent"] == pytest.approx(100 * (1 - (0.6 + 0.4 * 0.1)))
+
+
+def test_a_step_never_gets_shorter_than_its_host():
+    step = dataclasses.replace(STEP, host_us=900)
+    row = triage.judged(_finding(step=step, pattern="gelu", measured=MEASURED))
+    assert row["predicted_saving_us"] == 100
+
+
+@pytest.mark.parametrize(
+    "ops, kind, expected",
+    [
+        (("mul", "add", "tanh"), "chain", "gelu"),
+        (("mul", "add", "erf"), "chain", "gelu"),
+        (("exp", "sum", "div"), "chain", "softmax"),
+        (("bmm", "exp", "sum", "div"), "attention", "attention"),
+        (("mean", "sub", "rsqrt"), "chain", "layer_norm"),
+        (("mul", "add"), "chain", ""),
+        (("mul", "add", "tanh"), "product", ""),
+    ],
+)
+def test_patterns(ops, kind, expected):
+    assert triage_rules.pattern_of(_operation(kind, ops=ops)) == expected
+
+
+def test_shares_of_the_table_add_up():
+    rows = triage.table([_finding(_operation(us=us)) for us in (100.0, 600.0, 250.0)])
+    assert [round(row["device_us"]) for row in rows] == [600, 250, 100]
+    assert rows[-1]["cumulated_percent"] == pytest.approx(100)
+
+
+def test_the_conclusion_names_the_largest_gain_or_says_nothing_is_worth_it():
+    worth = triage.table([_finding(pattern="gelu", measured=MEASURED), _finding(_operation(us=10))])
+    assert "gelu variant=tuned" in triage.conclusion(worth, STEP)
+    near = triage.table(
+        [_finding(_operation("product", kernels=1, ops=("mm",)), limit=380.0, roof="compute")]
+    )
+    assert triage.conclusion(near, STEP).startswith("nothing here is worth doing")
+    assert "waits for the host" in triage.conclusion(near, dataclasses.replace(HOST_BOUND, host_us=800))
+    assert "fewer launches first" in triage.conclusion(near, dataclasses.replace(STEP, host_us=990))
