@@ -12,6 +12,8 @@ import pytest
 import torch
 import yaml
 
+from runner import check
+from runner.bounds import bound
 from runner.model import Variant
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -19,8 +21,16 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def variants(op: str) -> list[str]:
-    """Names of an op's variants, as its YAML lists them."""
-    return list(yaml.safe_load((ROOT / "conf" / "op" / f"{op}.yaml").read_text())["variants"])
+    """Names of an op's variants, as its YAML lists them; other projects' (peers) answer for themselves."""
+    declared = yaml.safe_load((ROOT / "conf" / "op" / f"{op}.yaml").read_text())["variants"]
+    return [name for name, variant in declared.items() if variant.get("group") != "peer"]
+
+
+def compare(out, expected: torch.Tensor, dtype: torch.dtype, device: str, accuracy: str) -> check.Errors:
+    """An output against its reference in float64, as a run does it: first its kind, then its values."""
+    if fault := check.kind_fault(out, expected.shape, dtype, device):
+        return check.Errors(reason=fault)
+    return check.compare(out, check.Expected(expected, dtype), bound(dtype, accuracy))
 
 
 @functools.cache

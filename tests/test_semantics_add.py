@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from runner.check import compare
-from tests.support import DEVICE, load, variants
+from tests.support import DEVICE, compare, load, variants
 
 EAGER = [v for v in variants("add") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]

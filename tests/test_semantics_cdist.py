@@ -10,8 +10,7 @@ import torch
 
 from kernels.cdist import points, reference
 from runner import formula
-from runner.check import compare
-from tests.support import DEVICE, declared, load, variants
+from tests.support import DEVICE, compare, declared, load, variants
 
 EAGER = [v for v in variants("cdist") if not v.startswith("compile")]
 TUNED = ["cuda_small", "cuda_register", "tuned"]  # exact, with gradients

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch.nn.functional import gelu as builtin
 
-from runner.check import compare
-from tests.support import DEVICE, load, variants
+from tests.support import DEVICE, compare, load, variants
 
 EAGER = [v for v in variants("gelu") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from runner.check import compare
-from tests.support import DEVICE, load, variants
+from tests.support import DEVICE, compare, load, variants
 
 EAGER = [v for v in variants("softmax") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]

@@ -1,4 +1,4 @@
-"""What the exact forms share: fakes and gradients of their operators (their library is loaded before this)."""
+"""Fakes and gradients of the exact forms' operators (their library is loaded before this)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def register(name: str) -> None:
     def backward(ctx, grad):
         x1, x2, *saved = ctx.saved_tensors
         wide1, wide2 = x1.float(), x2.float()
-        # A distance that was rounded to a half type is right as a value, but not to divide by or compare with.
+        # A distance rounded to a half type is right as a value, but not to divide by or compare with.
         distance = saved[0] if saved else forward(wide1, wide2, ctx.p, *ctx.options)
         pairs = grad.contiguous(), distance, ctx.p
         grads = (

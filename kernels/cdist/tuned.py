@@ -1,4 +1,4 @@
-"""The exact distances by the design that is fastest for the size, all from the library of `exact_bindings.cpp`."""
+"""Exact distances by the design that is fastest for the size, from the library of `exact_bindings.cpp`."""
 
 from __future__ import annotations
 
