@@ -155,7 +155,5 @@ def test_operator_is_well_formed(name, operator):
 
 @pytest.mark.gpu
 def test_cuda_mma_is_of_shallow_points():
-    with pytest.raises(
-        NotImplementedError, match=r"^cuda_mma takes points of at most 128 coordinates, not 129\.$"
-    ):
+    with pytest.raises(NotImplementedError, match=r"takes points of at most 128 coordinates, not 129\.$"):
         load("cdist", "cuda_mma")(randn(3, 129), randn(3, 129))

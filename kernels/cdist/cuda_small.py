@@ -12,7 +12,7 @@ MOST = 16  # coordinates, kMostSmall in csrc/cdist/exact.h
 
 
 def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0) -> torch.Tensor:
-    """[.., n, d], [.., m, d] -> [.., n, m] on a CUDA device, in the inputs' dtype, for any p >= 0 and d <= 16.
+    """[.., n, d], [.., m, d] -> [.., n, m] on a CUDA device, in the inputs' dtype, for p >= 0 and d <= 16.
 
     float32, bfloat16 and float16, accumulated in float32; differentiable once. Batch dims broadcast without
     copies (`over_broadcast`); a non-contiguous input is copied first, as part of the call. Raises

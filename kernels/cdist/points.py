@@ -46,7 +46,7 @@ def over_broadcast(
 def _two_dims(
     batch1: torch.Size, batch2: torch.Size
 ) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
-    """The batches as two dims each, neighbours that broadcast alike taken together; None if more are needed."""
+    """The batches as two dims each, neighbours that broadcast alike taken as one; None if more are needed."""
     rank = max(len(batch1), len(batch2))
     wide1, wide2 = ((1,) * (rank - len(batch)) + tuple(batch) for batch in (batch1, batch2))
     pairs = [pair for pair in zip(wide1, wide2) if pair != (1, 1)]
