@@ -1,0 +1,3 @@
+"""Dies on import."""
+
+raise RuntimeError("not on this machine")
