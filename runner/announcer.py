@@ -1,37 +1,84 @@
-"""What the worker does between timed calls: tells the parent, reads the card, checks outputs and state."""
+"""What the worker does between timed calls: announces, reads the card, has outputs judged."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from runner import nvml
+from runner import nvml, poison
 from runner.faults import Tampered
+from runner.fresh import STORAGE, VALUES, Freshness
 from runner.measure import Series, Watch
+from runner.samples import COLD
 
 
 class Announcer(Watch):
     """The watch of a `runner.session.Session` over one measurement of the variants at `indices`."""
 
-    def __init__(self, session: Any, indices: list[int]) -> None:
-        self.session, self.indices, self.late = session, indices, {}
+    def __init__(self, session: Any, indices: list[int], timing: str) -> None:
+        self.session, self.indices, self.timing = session, indices, timing
+        self.case = session.cases[0]
         self.sampler = nvml.Sampler(session.card)
         self.sm_mhz: list[int | None] = []  # by round
-        self.versions = [x._version for x in session.cases[0].inputs]
+        kinds = (VALUES,) if timing == "graph" else (VALUES, STORAGE)  # a graph has its addresses
+        self.fresh = Freshness(len(indices), kinds)
+        self._round, self._kind = 0, ""
+        self._judged: bool | None = None
+        self._fault = ""
 
     def step(self, index: int, what: str) -> None:
         self.session.emit("step", index=self.indices[index], stage="measure", what=what)
 
+    def before_round(self, round_: int, new: bool | None) -> bool:
+        """Redraw the inputs when the round is to be a fresh one."""
+        self._round, self._kind = round_, "" if new is False else self.fresh.kind(bool(new))
+        if self._kind:
+            with self.fresh.checking():
+                answer = self.session.ask("fresh", what=self._kind)
+                self.case.redraw(answer["seed"], moved=self._kind == STORAGE)
+        return bool(self._kind)
+
+    def before(self, index: int) -> None:
+        self._judged, self._fault = None, ""
+        if self.timing in COLD:
+            poison.lightly(self.case.output_bytes, self.session.device)
+
+    def returned(self, output: Any) -> None:
+        """Only now is it decided whether the output is judged: its call could not know."""
+        if self._judged is None:
+            self._judged = bool(self._kind) or self.fresh.judged()
+        if self._judged:
+            self._fault = self.case.kind_fault(output)
+            if not self._fault:
+                self.case.outbox.put(self.case.tensors(output))
+
     def timed(self, index: int) -> None:
+        if self._judged:
+            place = {} if self._fault else self.case.outbox.place
+            told = {"index": self.indices[index], "position": 0, "place": place, "fault": self._fault}
+            with self.fresh.checking():
+                self.session.ask("output", **told, round=self._round, call="")
+        self.unharmed(index)
+
+    def unharmed(self, index: int) -> None:
         """A variant that changes an input or the process when it is timed is caught in the act."""
-        inputs = self.session.cases[0].inputs
-        versions = [x._version for x in inputs]
-        if versions != self.versions:
-            at = next(i for i, (a, b) in enumerate(zip(versions, self.versions)) if a != b)
-            name = self.session.cases[0].case.inputs[at].name
-            raise Tampered(self.indices[index], f"its input {name}")
-        if changed := self.session.state.changes():
-            raise Tampered(self.indices[index], f"global state: {changed}")
+        with self.fresh.checking():
+            if changed := self.session.state.changes():
+                raise Tampered(self.indices[index], f"global state: {changed}")
+            if names := self.case.changed():
+                raise Tampered(self.indices[index], f"its input {names}")
+
+    @property
+    def lacking(self) -> bool:
+        return self.fresh.lacking
+
+    @property
+    def checking_s(self) -> float:
+        return self.fresh.spent_s
+
+    @property
+    def timing_s(self) -> float:
+        return self.fresh.timing_s
 
     def between_rounds(self, round_: int) -> None:
         state = self.sampler.sample(force=round_ == 0)
@@ -39,18 +86,12 @@ class Announcer(Watch):
 
     def card(self) -> dict[str, Any]:
         """The card's state while it was measured: columns, samples and what is to be said."""
-        card, own = self.session.card, (os.getpid(), os.getppid())
+        card, own = self.session.card, (os.getpid(), os.getppid(), self.session.judge)
         notes = [self.session.no_card] if self.session.no_card else []
         if card is not None:
-            notes += [f"the GPU is shared with {other}" for other in card.others(own)]
+            notes += [f"the GPU is shared with {other}" for other in card.others(own, using=2)]
         told = {"sm_mhz_samples": self.sm_mhz, "throttle": self.sampler.throttle, "card_notes": notes}
         return self.sampler.columns() | told
-
-    def output(self, index: int, output: Any) -> None:
-        proof = self.session.proofs[self.indices[index]]
-        reason = proof.recheck(output)
-        if reason:
-            self.late[self.indices[index]] = f"right when checked, wrong when timed: {reason}"
 
 
 def wire(series: Series) -> dict[str, Any]:
@@ -58,6 +99,10 @@ def wire(series: Series) -> dict[str, Any]:
     return {
         "rounds": series.rounds,
         "turns": series.turns,
+        "fresh": series.fresh,
+        "beside_us": series.beside_us,
+        "again_us": series.again_us,
+        "warmup_us": series.warmup_us,
         "start_ns": [s.start_ns for s in samples],
         "device_us": [s.device_us for s in samples],
         "host_us": [s.host_us for s in samples],

@@ -148,7 +148,7 @@ def _times_us(clock, device: str, calls: list[Callable], trials: int = _FEW) -> 
     What else runs on a machine only ever slows a call down, and a ceiling that a neighbour lowered is none.
     """
     rules = [Exactly(trials - 1) for _ in calls]  # the closing round makes one more
-    series = take_turns(clock, [Trial(call) for call in calls], rules, "cold", 1, 0, Watch(), end_to_end=0)
+    series = take_turns(clock, [Trial(call) for call in calls], rules, "cold", 1, Watch(), end_to_end=0)
     typical = min if device == "cpu" else statistics.median
     return [typical(one.device_us) for one in series]
 

@@ -24,7 +24,7 @@ _REASON = 300  # letters of a compiler's complaint: the rest is in its log
 
 def title(op: str, attrs: Mapping, shape: Mapping, dtype: str, direction: str, layout: str) -> str:
     """A case in one line, the same in a plan, on the progress line and over a table."""
-    words = [op, *pairs(attrs), *pairs(_own(shape)), dtype]
+    words = [op, *pairs(attrs), *pairs(own(shape)), dtype]
     words += [direction] if direction != "forward" else []
     return " ".join(words + ([layout] if layout != "contiguous" else []))
 
@@ -43,7 +43,7 @@ def plain(value: Any) -> str:
     return "null" if value is None else cell(value)
 
 
-def _own(shape: Mapping[str, int]) -> dict[str, int]:
+def own(shape: Mapping[str, int]) -> dict[str, int]:
     """Without dims that repeat the one they are named after: `a_rows` is shown where it is not `rows`."""
     return {
         name: size
@@ -72,6 +72,11 @@ def names_of(rows: Sequence[Row]) -> list[str]:
 def _name(variant: str, params: dict[str, Any], among: Sequence[dict[str, Any]]) -> str:
     telling = {k: v for k, v in params.items() if any(other.get(k) != v for other in among)}
     return " ".join([variant, *pairs(telling)])
+
+
+def full_name(row: Row) -> str:
+    """A row's variant with all its parameters."""
+    return " ".join([row["variant"], *pairs(json.loads(row["params"] or "{}"))])
 
 
 def figures(row: Row) -> list[str]:

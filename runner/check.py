@@ -1,28 +1,24 @@
 """Is it right? A variant's output against the op's definition in float64, on the same inputs.
 
 The rule (METHODOLOGY.md, "The check"): with r the reference, o the output and rms the root mean
-square of the finite r, an elementwise form needs |o - r| <= tolerance * (|r| + rms) everywhere; a
-normwise form needs ||o - r|| <= tolerance * ||r||. NaN and infinities must stand where the
-reference, rounded to the output's dtype, has them.
+square of the finite r, |o - r| <= t * (|r| + rms) everywhere; a form judged by norm needs
+||o - r|| <= t * ||r||, and the former with sqrt(t). NaN and infinities must stand where the
+reference, rounded to the output's dtype, has them. `runner.bounds` says what t is.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 
-# In units of the dtype's eps. 16-bit: a chain of rounded steps (the naive forms) is allowed, an
-# error of a whole wrong term is not. float32: far below TF32's or bfloat16's 2**-11 and 2**-8.
-_EPS_UNITS = {torch.float64: 64, torch.float32: 32, torch.bfloat16: 4, torch.float16: 4}
-_MOST_POISONED = 64  # blocks of one size: small ones share a segment that is never used up
-_M_PERTURB = -6  # malloc.h
-_SMALL_BLOCK = 2048  # bytes; glibc's per-thread lists end at 1032
-_CHUNK = 1 << 25  # elements compared at once: bounds the check's own memory to about 1 GiB
+from runner.bounds import Bound
+
+# Elements compared at once: about 1 GiB of temporaries on a GPU; on a CPU they stay in its cache.
+_CHUNKS = {"cpu": 1 << 17, "cuda": 1 << 25}
 
 
 @dataclass(frozen=True)
@@ -33,12 +29,8 @@ class Errors:
     max_rel_err: float = 0.0
     norm_rel_err: float = 0.0
     max_ulp: float = 0.0
+    scaled_err: float = 0.0  # the largest |o - r| / (|r| + rms), which the elementwise rule bounds
     reason: str = ""
-
-
-def tolerance(dtype: torch.dtype) -> float:
-    """The relative tolerance of a dtype; 0 for integers, which must be exact."""
-    return _EPS_UNITS[dtype] * torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
 
 
 def reference(
@@ -54,101 +46,188 @@ def reference(
     output's gradient for an output. Returns the expected tensors and the upstream gradient used.
     """
     wide = [x.double() if x.is_floating_point() else x for x in inputs]
+    given: list[torch.Tensor] = []
+
+    def widened(out: torch.Tensor) -> torch.Tensor:
+        given.append(upstream(out))
+        return given[0].double()
+
+    call = functools.partial(definition, **arguments)
+    return outputs(call, wide, grad, widened), given[0] if given else None
+
+
+def outputs(
+    call: Callable, inputs: Sequence[torch.Tensor], grad: Sequence[int], upstream: Callable
+) -> list[torch.Tensor]:
+    """A call's output, or its gradients for the inputs at these positions."""
     if not grad:
         with torch.no_grad():
-            return [definition(*wide, **arguments)], None
+            return [call(*inputs)]
     # detach: .double() of a float64 tensor is the tensor itself
-    leaves = [x.detach().requires_grad_(i in grad) for i, x in enumerate(wide)]
+    leaves = [x.detach().requires_grad_(i in grad) for i, x in enumerate(inputs)]
     with torch.enable_grad():
-        out = definition(*leaves, **arguments)
-    given = upstream(out)
-    return list(torch.autograd.grad(out, [leaves[i] for i in grad], given.double())), given
+        out = call(*leaves)
+    return list(torch.autograd.grad(out, [leaves[i] for i in grad], upstream(out)))
 
 
-def compare(out: object, expected: torch.Tensor, dtype: torch.dtype, device: str, accuracy: str) -> Errors:
-    """An output against its reference. Anything but a plain tensor of the right kind is refused first."""
-    wrong = _wrong_kind(out, expected, dtype, device)
-    if wrong:
-        return Errors(math.nan, math.nan, math.nan, math.nan, wrong)
-    if expected.numel() == 0:
+class Expected:
+    """What one output must be: values in float64, the dtype they come in, and their size.
+
+    `plain`: all of them finite in that dtype too, so that one comparison says whether an output is right.
+    """
+
+    def __init__(self, values: torch.Tensor, dtype: torch.dtype) -> None:
+        self.values, self.dtype = values, dtype
+        square, count, most, self.plain = 0.0, 0, 0.0, True
+        for piece in _pieces(values.reshape(-1)):
+            finite = piece.isfinite()
+            kept = torch.where(finite, piece, 0).double()
+            square += float(kept.square().sum())
+            count += int(finite.sum())
+            most = max(most, float(kept.abs().max()))
+        limit = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
+        self.plain = count == values.numel() and most < limit
+        self.rms, self.norm = math.sqrt(square / max(count, 1)), math.sqrt(square)
+
+
+def compare(out: torch.Tensor, expected: Expected, bound: Bound, full: bool = True) -> Errors:
+    """An output against what is expected of it; shape and dtype are known to be right.
+
+    Not `full`: the figures are filled only when it is wrong.
+    """
+    if expected.values.numel() == 0 or (not full and not refused(out, expected, bound)):
         return Errors()
-    return _compare_values(
-        torch.Tensor.detach(out).reshape(-1), expected.reshape(-1), dtype, accuracy, expected.shape
-    )
+    totals, start = _Totals(expected, bound), 0
+    for piece, right in zip(_pieces(out.reshape(-1)), _pieces(expected.values.reshape(-1))):
+        totals.add(piece.double(), right.double(), start)
+        start += piece.numel()
+    return totals.errors()
 
 
-def _wrong_kind(out: object, expected: torch.Tensor, dtype: torch.dtype, device: str) -> str:
+def refused(out: torch.Tensor, expected: Expected, bound: Bound) -> bool:
+    """Whether `compare` finds a reason, as soon as it is known."""
+    if bound.norm == math.inf and expected.plain:
+        return not _within(out.reshape(-1), expected.values.reshape(-1), expected.rms, bound.element)
+    return bool(compare(out, expected, bound).reason)
+
+
+def worst(found: Sequence[Errors]) -> Errors:
+    """Of several outputs: the first wrong one decides, else the largest figures."""
+    wrong = next((one for one in found if one.reason), None)
+    figures = [field.name for field in fields(Errors) if field.name != "reason"]
+    return wrong or Errors(**{name: max(getattr(one, name) for one in found) for name in figures})
+
+
+def kind_fault(out: object, shape: Sequence[int], dtype: torch.dtype, device: str) -> str:
+    """Why a variant's output is no plain tensor of the right kind; empty when it is one."""
     if type(out) is not torch.Tensor:
         return f"returned {type(out).__name__}, not a tensor"
     if out.__dict__:
         return f"returned a tensor with attributes of its own ({', '.join(out.__dict__)})"
-    if out.shape != expected.shape:
-        return f"returned shape {tuple(out.shape)}, not {tuple(expected.shape)}"
+    if tuple(out.shape) != tuple(shape):
+        return f"returned shape {tuple(out.shape)}, not {tuple(shape)}"
     if out.dtype != dtype:
         return f"returned {_name(out.dtype)}, not {_name(dtype)}"
     if out.device != torch.device(device):
         return f"returned a tensor on {out.device}, not on {device}"
     if out.layout is not torch.strided:
         return f"returned layout {out.layout}, not torch.strided"
-    return ""
+    if any(size > 1 and stride == 0 for size, stride in zip(out.shape, out.stride())):
+        return "returned a tensor whose elements share memory (a stride of 0)"
+    return "returned a lazily negated tensor" if out.is_neg() else ""
 
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _compare_values(out: torch.Tensor, expected: torch.Tensor, dtype, accuracy: str, shape) -> Errors:
-    rms, norm = _scale(expected)
-    totals = _Totals(shape)
-    for start in range(0, out.numel(), _CHUNK):
-        piece = slice(start, start + _CHUNK)
-        reason = totals.add(out[piece].double(), expected[piece].double(), dtype, rms, start, accuracy)
-        if reason:
-            return totals.errors(norm, reason)
-    error = totals.errors(norm, "")
-    if accuracy == "normwise" and not error.norm_rel_err <= tolerance(dtype):
-        reason = (
-            f"norm-relative error {error.norm_rel_err:.2e} is over {tolerance(dtype):.1e} ({_name(dtype)})"
-        )
-        return totals.errors(norm, reason)
-    return error
+def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
+    return iter(flat.split(_CHUNKS[flat.device.type])) if flat.numel() else iter(())
 
 
-def _scale(expected: torch.Tensor) -> tuple[float, float]:
-    """Root mean square and norm of the finite reference values."""
-    square, count = 0.0, 0
-    for piece in expected.split(_CHUNK):
-        finite = piece[piece.isfinite()].double()
-        square += float(finite.square().sum())
-        count += finite.numel()
-    return math.sqrt(square / max(count, 1)), math.sqrt(square)
+def _within(out: torch.Tensor, wanted: torch.Tensor, rms: float, limit: float) -> bool:
+    """The elementwise rule for finite values, in as few passes as there are: NaN compares false."""
+    for piece, right in zip(_pieces(out), _pieces(wanted)):
+        right = right.double()  # integers come as they are
+        error = piece.double().sub_(right).abs_()
+        if not bool((error <= right.abs().add_(rms).mul_(limit)).all()):
+            return False
+    return True
 
 
 class _Totals:
-    """Running maxima over the pieces of one output."""
+    """Running maxima and what breaks the rule, over the pieces of one output."""
 
-    def __init__(self, shape: torch.Size) -> None:
-        self.shape = shape
-        self.abs = self.rel = self.ulp = self.square = 0.0
+    def __init__(self, expected: Expected, bound: Bound) -> None:
+        self.expected, self.dtype, self.bound = expected, expected.dtype, bound
+        self.abs = self.rel = self.ulp = self.square = self.scaled = 0.0
+        self.bad = self.strange = 0  # elements beyond the bound; elements that differ in being finite
+        self.worst = self.first = ""
 
-    def add(self, out, expected, dtype, rms: float, start: int, accuracy: str) -> str:
-        """Take in one piece; the reason when it breaks the elementwise rule or its maps differ."""
-        rounded = expected.to(dtype).double()
-        reason = _map_difference(out, rounded, start, self.shape)
+    def add(self, out: torch.Tensor, right: torch.Tensor, start: int) -> None:
+        """Take in one piece, float64 both."""
+        rounded = right.to(self.dtype).double()
+        self._map(out, right, rounded, start)
         finite = rounded.isfinite() & out.isfinite()
-        error = torch.where(finite, (out - expected).abs(), 0.0)
-        size = torch.where(finite, expected.abs(), 0.0)
+        error = torch.where(finite, (out - right).abs(), 0.0)
+        size = torch.where(finite, right.abs(), 0.0)
         self.abs = max(self.abs, float(error.max()))
         self.rel = max(self.rel, float(torch.where(size > 0, error / size, 0.0).max()))
-        self.ulp = max(self.ulp, float((error / _ulp(size, dtype)).max()))
+        self.ulp = max(self.ulp, float((error / _ulp(size, self.dtype)).max()))
         self.square += float(error.square().sum())
-        if reason or accuracy == "normwise":
-            return reason
-        return _over_bound(error, size, tolerance(dtype), rms, out, expected, dtype, start, self.shape)
+        self._bound(torch.where(error > 0, error / (size + self.expected.rms), 0.0), out, right, start)
 
-    def errors(self, norm: float, reason: str) -> Errors:
+    def _map(self, out: torch.Tensor, right: torch.Tensor, rounded: torch.Tensor, start: int) -> None:
+        infinite = torch.where(rounded.isinf(), out == rounded, out.isfinite())
+        differs = ~torch.where(rounded.isnan(), out.isnan(), infinite)
+        if self.dtype.is_floating_point:
+            differs &= ~self._at_the_edge(out, right)
+        if not bool(differs.any()):
+            return
+        if not self.first:
+            at = int(differs.nonzero()[0])
+            self.first = f"{self._index(start + at)}: {out[at]:.6g}, not {rounded[at]:.6g}"
+        self.strange += int(differs.sum())
+
+    def _at_the_edge(self, out: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """Within the bound of the dtype's largest number an output may overflow or not."""
+        largest, limit = torch.finfo(self.dtype).max, min(self.bound.element, 0.1)
+        near = (
+            right.isfinite() & (right.abs() >= (1 - limit) * largest) & (right.abs() <= (1 + limit) * largest)
+        )
+        return near & (out.abs() >= (1 - 2 * limit) * largest) & (out.sign() == right.sign())
+
+    def _bound(self, scaled: torch.Tensor, out: torch.Tensor, right: torch.Tensor, start: int) -> None:
+        worst = float(scaled.max())
+        if worst > max(self.scaled, self.bound.element):
+            at = int(scaled.argmax())
+            self.worst = f"{self._index(start + at)}: {out[at]:.9g}, not {right[at]:.9g}"
+        self.scaled = max(self.scaled, worst)
+        self.bad += int((scaled > self.bound.element).sum())
+
+    def _index(self, flat: int) -> str:
+        """An element's place, as `[row, col]`."""
+        place = []
+        for size in reversed(self.expected.values.shape):
+            flat, here = divmod(flat, size)
+            place.append(here)
+        return str(place[::-1])
+
+    def errors(self) -> Errors:
+        norm = self.expected.norm
         relative = math.sqrt(self.square) / norm if norm else (0.0 if self.square == 0 else math.inf)
-        return Errors(self.abs, self.rel, relative, self.ulp, reason)
+        return Errors(self.abs, self.rel, relative, self.ulp, self.scaled, self._reason(relative))
+
+    def _reason(self, relative: float) -> str:
+        limit, words = self.bound.norm, self.bound.words
+        if self.strange:
+            return f"{self.strange} elements differ in being finite, the first at {self.first}"
+        if relative > limit:
+            return f"norm-relative error {relative:.2e} is over {words}, {limit:.1e}"
+        if not self.bad:
+            return ""
+        share = 100.0 * self.bad / self.expected.values.numel()
+        return f"{self.bad} elements ({share:.3g} %) beyond {words}; the worst at {self.worst}"
 
 
 def _ulp(size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
@@ -158,93 +237,3 @@ def _ulp(size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     info = torch.finfo(dtype)
     exponent = torch.frexp(size.clamp_min(info.tiny)).exponent - 1
     return torch.ldexp(torch.full_like(size, info.eps), exponent)
-
-
-def _index(flat: int, shape: torch.Size) -> str:
-    """An element's place, as `[row, col]`."""
-    place = []
-    for size in reversed(shape):
-        flat, here = divmod(flat, size)
-        place.append(here)
-    return str(place[::-1])
-
-
-def _map_difference(out: torch.Tensor, rounded: torch.Tensor, start: int, shape: torch.Size) -> str:
-    same = torch.where(
-        rounded.isnan(), out.isnan(), torch.where(rounded.isinf(), out == rounded, out.isfinite())
-    )
-    if bool(same.all()):
-        return ""
-    at = int((~same).nonzero()[0])
-    count = int((~same).sum())
-    what = f"{out[at]:.6g}, not {rounded[at]:.6g}"
-    return f"{count} elements differ in being finite, the first at {_index(start + at, shape)}: {what}"
-
-
-def _over_bound(error, size, relative: float, rms: float, out, expected, dtype, start: int, shape) -> str:
-    bad = error > relative * (size + rms)
-    if not bool(bad.any()):
-        return ""
-    at = int((error - relative * (size + rms)).argmax())
-    share = 100.0 * float(bad.double().mean())
-    return (
-        f"{int(bad.sum())} elements ({share:.3g} %) beyond the {_name(dtype)} bound; the worst at "
-        f"{_index(start + at, shape)}: {out[at]:.9g}, not {expected[at]:.9g}"
-    )
-
-
-@contextlib.contextmanager
-def poisoned(size_bytes: Sequence[int], device: str) -> Iterator[None]:
-    """Around a call: memory that it allocates and does not write holds no right value.
-
-    On a GPU the allocator's free blocks that would serve these sizes are filled with NaN. On the
-    CPU glibc fills what it hands out and takes back (`mallopt`, M_PERTURB); elsewhere it is left.
-    """
-    if device != "cpu":
-        _fill_free_blocks(size_bytes, device)
-        yield
-        return
-    perturb = getattr(ctypes.CDLL(None), "mallopt", None) or (lambda parameter, value: 0)
-    small = [size for size in size_bytes if size <= _SMALL_BLOCK]
-    _fill(small, 16)  # these wait in a list of their own, which is handed out as it is
-    perturb(_M_PERTURB, 1)  # new memory reads 0xFE: -1.7e38 in float32 and bfloat16, NaN in float16
-    try:
-        yield
-    finally:
-        perturb(_M_PERTURB, 0)
-
-
-def _fill(size_bytes: Sequence[int], count: int) -> None:
-    """Write `count` blocks of each size on the CPU and give them back."""
-    for size in size_bytes:
-        held = [torch.full((max(size, 1),), 0xFF, dtype=torch.uint8) for _ in range(count)]
-        del held
-
-
-def _fill_free_blocks(size_bytes: Sequence[int], device: str) -> None:
-    """A block is free for a size while allocating it does not make the allocator ask for more."""
-    held: list[torch.Tensor] = []
-    for size in size_bytes:
-        for _ in range(_MOST_POISONED):
-            before = torch.cuda.memory_reserved(device)
-            held.append(torch.full((max(size, 1),), 0xFF, dtype=torch.uint8, device=device))
-            if torch.cuda.memory_reserved(device) > before:
-                break
-
-
-def snapshot(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Copies to compare with after a call."""
-    return [x.detach().clone() for x in tensors]
-
-
-def changed(tensors: Sequence[torch.Tensor], before: Sequence[torch.Tensor]) -> list[int]:
-    """Positions of the tensors that are no longer what `snapshot` saw (NaN equals NaN)."""
-    return [i for i, (x, y) in enumerate(zip(tensors, before)) if not _same(x.detach(), y)]
-
-
-def _same(x: torch.Tensor, y: torch.Tensor) -> bool:
-    return (
-        x.shape == y.shape
-        and x.dtype == y.dtype
-        and bool(torch.eq(x, y).logical_or(x.isnan() & y.isnan()).all())
-    )

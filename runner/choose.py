@@ -15,7 +15,8 @@ from typing import Any
 
 import yaml
 
-from runner import arrays, attributes, devices, forms, ops, shapes
+from runner import arrays, attributes, devices, forms, ops, sanitizer, shapes
+from runner.forms import SEED_BELOW
 from runner.model import Limits, Measure, Op, Refusal, Settings, Target
 from runner.schema import DIRECTIONS, LAYOUTS, MeasureNode
 from runner.sentences import refuse
@@ -32,7 +33,9 @@ class Origin:
     ops: tuple[str, ...] = ()  # that there are
     experiment: str = ""
     command: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()  # absolute paths of what was composed
     built: dict[str, Any] = dataclasses.field(default_factory=dict)  # ops of one sweep, by content
+    resolve: Callable[[str], str] = devices.resolve  # which device a text is
 
     def typed(self, key: str) -> str:
         """The word of the command line that set a key, or what it is below; empty when none did."""
@@ -48,7 +51,7 @@ def settings(raw: dict[str, Any], origin: Origin) -> Settings:
     return _Chooser(raw, origin).settings()
 
 
-NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", {})
+NO_OP = Op("", "", (), {}, {}, {}, (), (), Target("", ""), {}, (), {}, "", "", {})
 
 
 class _Chooser:
@@ -71,13 +74,14 @@ class _Chooser:
 
     def _of_the_device(self) -> Settings:
         """A run that needs no op."""
-        device = self._try(devices.resolve, self.raw["device"]) or "cpu"
+        device = self._try(self.origin.resolve, self.raw["device"]) or "cpu"
         output = self._output()
         refuse(self.faults)
         return Settings(
             op=NO_OP,
             device=device,
             mode=self.raw["mode"],
+            check=self.raw["check"],
             measure=_measure(self.raw),
             limits=_limits(self.raw),
             experiment=self.origin.experiment,
@@ -92,7 +96,7 @@ class _Chooser:
 
     def _settings(self, op: Op) -> Settings:
         raw, origin = self.raw, self.origin
-        device = self._try(devices.resolve, raw["device"]) or "cpu"
+        device = self._try(self.origin.resolve, raw["device"]) or "cpu"
         if raw["baseline"] is not None:
             self._each("baseline", [raw["baseline"]], op.variants, "variant")
             op = dataclasses.replace(op, baseline=raw["baseline"])
@@ -113,19 +117,25 @@ class _Chooser:
             "output": self._output(),
         }
         self._fit(op, headers, chosen)
+        if raw["check"] == "sanitizer":
+            self._try(sanitizer.installed)
         refuse(self.faults)
-        seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(2**32)
+        seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(SEED_BELOW)
         return Settings(
             op=op,
             smoke=op.shapes["smoke"],
             device=device,
             mode=raw["mode"],
+            check=raw["check"],
             measure=_measure(raw),
             limits=_limits(raw),
             seed=seed,
             experiment=origin.experiment,
             command=origin.command,
             resolved_yaml=_yaml(raw | {"device": device, "seed": seed, "output": chosen["output"]}),
+            op_file=origin.op_file,
+            config_files=origin.files,
+            search=tuple(map(str, origin.search.folders)),
             **chosen,
         )
 
@@ -286,7 +296,7 @@ def check_writable(folder: Path) -> None:
 
 
 def _limits(raw: dict[str, Any]) -> Limits:
-    return Limits(**{name: float(value) for name, value in raw["limits"].items()})
+    return Limits(**{name: value and float(value) for name, value in raw["limits"].items()})
 
 
 def _measure(raw: dict[str, Any]) -> Measure:

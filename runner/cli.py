@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner import interrupts
 from runner.model import Refusal, Settings
 
 OK, BAD_ROWS, REFUSED, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
-
-_told: list[int] = []  # the signals that asked this command line to end
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -24,13 +21,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: every row is right. 1: some row is wrong, error, crashed or timeout. 2: refused, with a sentence
     for each fault on stderr. 3: the runner itself failed, with its traceback. 130: interrupted, 143: told to
-    end by SIGTERM; what was finished is kept.
+    end by SIGTERM; what was finished is kept, and `resume=<folder>` carries on.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    with _signals():
+    with interrupts.handled():
         code = guarded(_main, words)
-        if _told or code == INTERRUPTED:
-            code = TERMINATED if signal.SIGTERM in _told else INTERRUPTED
+        if interrupts.told or code == INTERRUPTED:
+            code = TERMINATED if signal.SIGTERM in interrupts.told else INTERRUPTED
             print(f"runner: {'terminated' if code == TERMINATED else 'interrupted'}", file=sys.stderr)
         return code
 
@@ -41,10 +38,17 @@ def _main(words: list[str]) -> int:
 
         show(usage.page())
         return OK
-    from runner.jobs import Run
+    run: Any
+    if any(word.startswith("resume=") for word in words):
+        from runner.resume import Resume
 
-    run = Run(execute, describe)
-    code = guarded(drive, words, run)
+        run = Resume(words)
+        code = guarded(run.carry_on)
+    else:
+        from runner.jobs import Run
+
+        run = Run(execute, describe)
+        code = guarded(drive, words, run)
     joined = guarded(finish, run)  # also when interrupted: what was finished is kept
     return code or joined
 
@@ -58,36 +62,12 @@ def guarded(step: Callable[..., int], *arguments: Any) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if _told:  # what it interrupted made something else of it
+        if interrupts.told:  # what it interrupted made something else of it
             return INTERRUPTED
         traceback.print_exc()
         sentence = " ".join(f"{type(error).__name__}: {error}".split())
         print(f"runner: internal error: {sentence}; the traceback is above", file=sys.stderr)
         return BUG
-
-
-@contextlib.contextmanager
-def _signals() -> Iterator[None]:
-    """While inside, SIGTERM ends a run as Ctrl-C does. Both are remembered: an exception can get lost."""
-
-    def end(number: int, frame: Any) -> None:
-        _told.append(number)
-        raise KeyboardInterrupt
-
-    _told.clear()
-    if threading.current_thread() is not threading.main_thread():  # others cannot have handlers
-        yield
-        return
-    wanted = [signal.SIGINT, signal.SIGTERM]
-    before = {each: signal.getsignal(each) for each in wanted}
-    for each in wanted:
-        if before[each] is not signal.SIG_IGN:
-            signal.signal(each, end)
-    try:
-        yield
-    finally:
-        for each in wanted:
-            signal.signal(each, before[each] or signal.SIG_DFL)
 
 
 def drive(words: list[str], run: Any) -> int:
@@ -97,7 +77,7 @@ def drive(words: list[str], run: Any) -> int:
     try:
         jobs.drive(words, run)
     except (Refusal, *jobs.USER_ERRORS) as error:
-        if _told:
+        if interrupts.told:
             return INTERRUPTED
         return complain("\n".join([*run.refusals, jobs.sentence(error)]))
     except SystemExit as stop:
@@ -150,4 +130,16 @@ def finish(run: Any) -> int:
         return OK
     from runner import driver
 
-    return driver.finish(run.sweep, run.outcomes)
+    code = driver.finish(run.sweep, run.outcomes)
+    return _lost(run) or code
+
+
+def _lost(run: Any) -> int:
+    """Names every job of a launcher that did not come to its end: 1 when there is one."""
+    if not (run.sweep and run.launcher):
+        return OK
+    from runner import elsewhere
+
+    sentences = [*filter(None, [run.ended]), *elsewhere.lost(run.sweep, run.expected())]
+    complain("\n".join(sentences))
+    return BAD_ROWS if sentences else OK

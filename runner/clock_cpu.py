@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from runner.samples import Sample, Timer, Trial
+from runner.samples import Returned, Sample, Timer, Trial, ignore
 
 _FLUSH_MULTIPLE = 2
 _DEFAULT_CACHE_BYTES = 32 << 20  # where the system does not say
@@ -57,7 +57,7 @@ class CpuTimer:
             fill = _BURST_US if timing == "burst" else _SHORT_US
             self.calls = int(min(max(fill / max(each, 0.01), 1.0), _MOST_CALLS))
 
-    def once(self) -> tuple[Sample, Any]:
+    def once(self, returned: Returned = ignore) -> tuple[Sample, Any]:
         trial = self.trial
         trial.prepare()
         if self.flush:
@@ -66,6 +66,7 @@ class CpuTimer:
         for _ in range(self.calls):
             output = trial.call()
         each = (perf_counter_ns() - before) / 1e3 / self.calls
+        returned(output)
         return Sample(before, each, each), output
 
     def end_to_end_us(self) -> float:

@@ -5,6 +5,8 @@ Each trick is one small method or class; METHODOLOGY.md says what each is for an
 
 from __future__ import annotations
 
+import ctypes
+import math
 import os
 import statistics
 from time import perf_counter_ns  # bound now: a variant may replace it later
@@ -12,7 +14,7 @@ from typing import Any
 
 import torch
 
-from runner.samples import Sample, Timer, Trial
+from runner.samples import Returned, Sample, Timer, Trial, ignore
 
 _FLUSH_L2_MULTIPLE = 4
 _LEAST_FLUSH_BYTES = 64 << 20
@@ -34,6 +36,7 @@ class CudaClock:
         self.flush_bytes = max(size, _LEAST_FLUSH_BYTES)
         self._lines = torch.zeros(self.flush_bytes // 4, dtype=torch.float32, device=self.device)
         self._sink = torch.zeros((), dtype=torch.float32, device=self.device)
+        self._reset_persisting = ctypes.CDLL("libcuda.so.1").cuCtxResetPersistingL2Cache
         self.holds = not any(os.environ.get(name) for name in _PROFILERS)  # they serialize: no use to hold
         self._cycles_per_us = self._calibrate_hold()
         self.event_overhead_us = self._measure_event_pair()
@@ -49,6 +52,7 @@ class CudaClock:
     def flush(self) -> None:
         """Evict what the caches hold. It ends with a read: a flush that only writes leaves dirty lines,
         and the next kernel would pay for writing them back."""
+        self._reset_persisting()  # lines that a call marked to stay are ordinary ones again
         self._lines.zero_()
         torch.sum(self._lines, dim=0, out=self._sink)
 
@@ -114,21 +118,21 @@ class CallTimer:
         self.clock, self.trial, self.flush = clock, trial, flush
         self.hold_us = self._calibrated()
 
-    def once(self) -> tuple[Sample, Any]:
+    def once(self, returned: Returned = ignore) -> tuple[Sample, Any]:
         """Timed again under a longer hold when the device caught up with the host while it enqueued.
 
         `held` is False when no hold was long enough; a call that is known to synchronize is not held.
         """
         hold_us = self.hold_us
-        sample, output = self._attempt(hold_us)
+        sample, output = self._attempt(hold_us, returned)
         for _ in range(_HOLD_TRIES if hold_us else 0):
             if sample.held:
                 break
             hold_us, output = min(2.0 * hold_us, _MOST_HOLD_US), None
-            sample, output = self._attempt(hold_us)
+            sample, output = self._attempt(hold_us, returned)
         return sample, output
 
-    def _attempt(self, hold_us: float) -> tuple[Sample, Any]:
+    def _attempt(self, hold_us: float, returned: Returned = ignore) -> tuple[Sample, Any]:
         clock, trial = self.clock, self.trial
         trial.prepare()
         start, end = clock.events()
@@ -143,6 +147,7 @@ class CallTimer:
         after = perf_counter_ns()
         end.record()
         held = not start.query()
+        returned(output)  # in stream order: what the call left to another stream is not waited for
         clock.synchronize()
         return Sample(start_ns, clock.between(start, end), (after - before) / 1e3, held), output
 
@@ -178,14 +183,20 @@ class GraphTimer:
         torch.cuda.current_stream().wait_stream(stream)
         with torch.cuda.graph(self.graph):
             self.output = trial.call()
-        self._replay = CallTimer(clock, Trial(self._once_more), flush=True)
+        self._replay = CallTimer(clock, Trial(self._once_more, self._poison), flush=True)
+
+    def _poison(self) -> None:
+        """A replay writes where the last one wrote: what it leaves out must not be right by that."""
+        for tensor in self.output if isinstance(self.output, tuple) else (self.output,):
+            if isinstance(tensor, torch.Tensor) and tensor.is_floating_point():
+                tensor.detach().fill_(math.nan)
 
     def _once_more(self) -> Any:
         self.graph.replay()
         return self.output
 
-    def once(self) -> tuple[Sample, Any]:
-        return self._replay.once()
+    def once(self, returned: Returned = ignore) -> tuple[Sample, Any]:
+        return self._replay.once(returned)
 
     def end_to_end_us(self) -> float:
         return self._replay.end_to_end_us()
@@ -200,7 +211,7 @@ class BurstTimer:
         wanted = _BURST_US / max(sample.device_us, 1.0)
         self.calls = int(min(max(wanted, 2.0), _MOST_BURST_CALLS))
 
-    def once(self) -> tuple[Sample, Any]:
+    def once(self, returned: Returned = ignore) -> tuple[Sample, Any]:
         clock = self.clock
         self.trial.prepare()
         start, end = clock.events()
@@ -213,6 +224,7 @@ class BurstTimer:
             output = self.trial.call()
         after = perf_counter_ns()
         end.record()
+        returned(output)
         clock.synchronize()
         each = clock.between(start, end) / self.calls
         return Sample(start_ns, each, (after - before) / 1e3 / self.calls), output

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from runner import choose, documents, folders, overrides
+from runner import choose, devices, documents, folders, overrides
 from runner.model import Op, Refusal, Settings
 from runner.ops import build
 from runner.schema import Config
@@ -46,6 +46,8 @@ def _store_schema() -> None:
 
 
 _store_schema()
+# How many jobs hydra/launcher=gpus runs at a time.
+OmegaConf.register_new_resolver("gpus", lambda: max(devices.driver()[0], 1), replace=True)
 
 
 def compose(words: Sequence[str], config_dirs: Iterable[str | Path] = ()) -> Settings:
@@ -87,11 +89,15 @@ def _hydra_aside() -> Iterator[None]:
             version.VersionBase.instance().setbase(base)
 
 
-def settings_of(config: DictConfig, built: dict[Any, Any] | None = None) -> Settings:
+def settings_of(
+    config: DictConfig,
+    built: dict[Any, Any] | None = None,
+    resolve: Callable[[str], str] = devices.resolve,
+) -> Settings:
     """The settings of a composed configuration that still has its `hydra` node.
 
-    `built` keeps the ops of a sweep, so that jobs of one op build it once. Raises Refusal or one of
-    USER_ERRORS.
+    `built` keeps the ops of a sweep, so that jobs of one op build it once; `resolve` says which device a text
+    is. Raises Refusal or one of USER_ERRORS.
     """
     node = config.hydra
     choices, dirs = node.runtime.choices, config_dirs_of(node)
@@ -105,7 +111,9 @@ def settings_of(config: DictConfig, built: dict[Any, Any] | None = None) -> Sett
         ops=tuple(folders.options(dirs, "op")),
         experiment=experiment,
         command=words_of(node),
+        files=tuple(folders.composed(dirs, choices)),
         built={} if built is None else built,
+        resolve=resolve,
     )
     try:
         raw = _plain(config)

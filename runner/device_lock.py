@@ -65,6 +65,40 @@ def held(
         lock.release()
 
 
+@contextlib.contextmanager
+def first_free(
+    keys: Sequence[str], waiting: Callable[[str], None], command: Sequence[str] = ()
+) -> Iterator[str]:
+    """Hold the first of the locks that nobody holds; where all are held, wait for one."""
+    paths = {key: _folder() / f"{_slug(key)}.lock" for key in keys}
+    locks = {key: FileLock(path, mode=0o666) for key, path in paths.items()}
+    told = False
+    while (taken := next((key for key, lock in locks.items() if _taken(lock)), None)) is None:
+        if not told:
+            waiting(f"all {len(keys)} GPUs are taken by other runs: waiting")
+            told = True
+        time.sleep(_POLL_S)
+    try:
+        with _named(paths[taken], command):
+            yield taken
+    finally:
+        locks[taken].release()
+
+
+def _taken(lock: FileLock) -> bool:
+    """Whether we hold it now."""
+    path = Path(lock.lock_file)
+    if path.is_symlink():
+        raise Refusal(f"{path} is a symlink, which no run makes: remove it")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return False
+    except OSError as error:
+        raise _refusal(path, error) from None
+    return True
+
+
 def _folder() -> Path:
     """The folder that all users of this machine share, made when it is not there."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import importlib.machinery
+import os
 import re
 from pathlib import Path
 
@@ -14,22 +15,43 @@ from runner.typed import nearest
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, also when CUDA_VISIBLE_DEVICES hides them all
 
 
+ANY = "cuda:any"  # the first that no other run has taken
+
+
 def resolve(text: str) -> str:
-    """`auto | cpu | cuda | cuda:N` -> "cpu" or "cuda:N". Raises Refusal when it is not there."""
-    if text == "cpu":
-        return "cpu"
+    """`auto, cpu, cuda, cuda:N, cuda:any` -> "cpu", "cuda:N" or `ANY`. Raises Refusal when there is none."""
     if text == "auto":
         return "cpu" if obstacle() else "cuda:0"
-    match = re.fullmatch(r"cuda(?::(\d+))?", text)
-    if not match:
-        raise Refusal(f"device={text}: not a device{nearest(text, ('auto', 'cpu', 'cuda', 'cuda:0'))}")
+    device = named(text)
+    if device == "cpu":
+        return device
     why = obstacle()
     if why:
         raise Refusal(f"device={text}: {why}; device=cpu runs without a GPU")
-    index, count = int(match[1] or 0), driver()[0]
-    if index >= count:
+    count = driver()[0]
+    if device != ANY and int(device.removeprefix("cuda:")) >= count:
         raise Refusal(f"device={text}: there {'is' if count == 1 else 'are'} only {_list(count)}")
-    return f"cuda:{index}"
+    return device
+
+
+def named(text: str) -> str:
+    """The device that a text names, there or not: for a job that runs on another machine. `auto` is a GPU."""
+    if text in ("cpu", ANY):
+        return text
+    if text == "auto":
+        return "cuda:0"
+    match = re.fullmatch(r"cuda(?::(\d+))?", text)
+    if not match:
+        raise Refusal(f"device={text}: not a device{nearest(text, ('auto', 'cpu', 'cuda', 'cuda:0', ANY))}")
+    return f"cuda:{int(match[1] or 0)}"
+
+
+def keys() -> dict[str, str]:
+    """The visible GPUs, each by the name of the lock that reserves it for one run on this host."""
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    names = [name.strip() for name in shown.split(",")] if shown else []
+    places = [names[i] if i < len(names) else str(i) for i in range(driver()[0])]
+    return {f"run-on-gpu-{place}": f"cuda:{i}" for i, place in enumerate(places)}
 
 
 def obstacle() -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import yaml
 from omegaconf.errors import GrammarParseError
+from omegaconf.grammar.gen.OmegaConfGrammarParser import OmegaConfGrammarParser
 from omegaconf.grammar_parser import parse
 
 from runner import folders
@@ -26,6 +27,9 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 PLAIN_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "seq", "map")}
 TRUTH = re.compile(r"(?i:yes|no|on|off|true|false)")
 NUMBER = re.compile(r"[-+]?(?:0[xXoObB])?[0-9a-fA-F_:]+")
+SIBLING = re.compile(r"[\w.-]+")
+CHOICE = re.compile(r"(?:override )?/?(?:op|measure|hydra/launcher|hydra/sweeper)")
+PLUGINS = ("sweeper", "launcher")  # of Hydra's node, what an experiment may set
 HEADER = re.compile(r"#\s*@")
 NO_HEADER = "the line `# @package _global_` is missing; an experiment needs it as its first line"
 EXAMPLE = {
@@ -35,19 +39,30 @@ EXAMPLE = {
 }
 
 
-def faults(dirs: Sequence[Path], group: str, name: str) -> list[str]:
-    """What is wrong with the form of a group's file, and of the files that it names."""
+def faults(dirs: Sequence[Path], group: str, name: str, seen: tuple[tuple[str, str], ...] = ()) -> list[str]:
+    """What is wrong with the form of a group's file, and of the files that it names; `seen` led to it."""
     path = folders.file_of(dirs, group, name)
     if path is None:
         return []  # composing says so
     if found := file_faults(path, group):
         return found
     raw = yaml.load(path.read_text(encoding="utf-8"), Loader=LOADER)
-    found = [f"{shown(path)}: {fault}" for fault in _defaults_faults(raw.get("defaults", []))]
-    if group != "experiment" or found:
+    found = [f"{shown(path)}: {fault}" for fault in _defaults_faults(raw.get("defaults", []), group)]
+    if group == "experiment" and not found:
+        found = [f"{shown(path)}: {fault}" for fault in _experiment_faults(raw)]
+    if found:
         return found
-    found = [f"{shown(path)}: {fault}" for fault in _experiment_faults(raw)]
-    return found or [fault for other in _named(raw) for fault in faults(dirs, *other)]
+    chain = (*seen, (group, name))
+    others = list(_named(raw, group))
+    found = [f"{shown(path)}: defaults: {other} leads back to itself" for _, other in {*others} & {*chain}]
+    return found or [fault for other in others for fault in faults(dirs, *other, chain)]
+
+
+def folder_faults(folder: Path) -> Iterator[str]:
+    """What a --config-dir may not have: there it would take the place of Hydra's own or of the schema."""
+    for name in ("hydra", "schema.yaml", "schema"):
+        if (folder / name).exists():
+            yield f"{shown(folder / name)}: not read from a --config-dir; it holds op, experiment and measure"
 
 
 def file_faults(path: Path, group: str) -> list[str]:
@@ -85,6 +100,8 @@ def _header_fault(text: str, group: str) -> str:
     header = [line.lstrip("#").split() for line in itertools.takewhile(HEADER.match, lines)]
     if any(len(words) != 2 for words in header):
         return "its first line begins with `# @`, and is not `# @package _global_`"
+    if group != "experiment" and header:
+        return f"`# @package` belongs to experiments; the keys of {group} have their place"
     return NO_HEADER if group == "experiment" and ["@package", "_global_"] not in header else ""
 
 
@@ -147,6 +164,8 @@ class _Walk:
     def _key(self, event: yaml.NodeEvent) -> None:
         if isinstance(event, yaml.CollectionStartEvent):
             self._odd("a key is a name, not a list or a mapping; quotes make it a text")
+        if isinstance(event, yaml.ScalarEvent) and event.value == "_target_":
+            self._odd("`_target_` is not used here; a variant has a `target`")
         plain = isinstance(event, yaml.ScalarEvent) and event.implicit[0]
         if plain and TRUTH.fullmatch(event.value):
             key = event.value
@@ -173,23 +192,43 @@ class _Walk:
 
     def _interpolation(self, text: str) -> None:
         try:
-            parse(text)
+            if resolves(text):
+                self._odd(f"{text[:60]!r} asks a resolver, which is not used here; write the value")
         except GrammarParseError as error:
             self._odd(f"{text[:60]!r} is no interpolation ({str(error).splitlines()[0]})")
 
 
-def _defaults_faults(listed: Any) -> Iterator[str]:
+def resolves(text: str) -> bool:
+    """Whether a text holds `${name:..}`, which runs a function. Raises GrammarParseError."""
+    todo = [parse(text)]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, OmegaConfGrammarParser.InterpolationResolverContext):
+            return True
+        todo += getattr(node, "children", None) or []
+    return False
+
+
+def _defaults_faults(listed: Any, group: str) -> Iterator[str]:
     if not isinstance(listed, list):
         yield f"defaults: expected a list, as in [override /op: gelu], got {listed!r}"
         return
     for entry in listed:
-        fits = isinstance(entry, str) or (isinstance(entry, dict) and all(isinstance(k, str) for k in entry))
-        if not fits:
-            yield f"defaults: expected entries such as `override /op: gelu`, got {entry!r}"
+        if entry == "_self_":
             continue
-        for key, value in entry.items() if isinstance(entry, dict) else ():
-            if value is not None and not isinstance(value, str):
-                yield f"defaults: {key}: a run has one {_group(key)}, named by a text, got {value!r}"
+        if group != "experiment":
+            if not isinstance(entry, str) or not SIBLING.fullmatch(entry):
+                yield f"defaults: expected names of other files in {group}, got {entry!r}"
+        elif not isinstance(entry, dict) or not all(CHOICE.fullmatch(str(key)) for key in entry):
+            yield f"defaults: expected entries such as `override /op: gelu`, got {entry!r}"
+        else:
+            yield from _value_faults(entry)
+
+
+def _value_faults(entry: dict[str, Any]) -> Iterator[str]:
+    for key, value in entry.items():
+        if value is not None and not isinstance(value, str):
+            yield f"defaults: {key}: a run has one {_group(key)}, named by a text, got {value!r}"
 
 
 def _group(key: str) -> str:
@@ -205,8 +244,9 @@ def _experiment_faults(raw: dict[str, Any]) -> Iterator[str]:
         if not isinstance(node, dict):
             yield f"{where}: expected a mapping, got {node!r}"
             return
-    if any(isinstance(each, dict) and "_target_" in each for each in raw.get("hydra", {}).values()):
-        yield "hydra: `_target_` is not used here; `defaults: [override hydra/launcher: <name>]` is the way"
+    for key in raw.get("hydra", {}):
+        if key not in PLUGINS:
+            yield f"hydra.{key}: not set here; an experiment may set hydra.sweeper and hydra.launcher"
     for key, value in node.items():
         if not isinstance(key, str) or isinstance(value, dict):
             yield f"hydra.sweeper.params.{key}: expected `<key>: <value>,<value>`, got {value!r}"
@@ -220,8 +260,11 @@ def _experiment_faults(raw: dict[str, Any]) -> Iterator[str]:
             yield f"hydra.sweeper.params.{group}: expected names, as in {group}: <name>,<name>, got {value!r}"
 
 
-def _named(raw: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """(group, name) of the files that an experiment asks for, in its defaults and in its sweep."""
+def _named(raw: dict[str, Any], group: str) -> Iterable[tuple[str, str]]:
+    """(group, name) of the files that another asks for, in its defaults and in its sweep."""
+    if group != "experiment":
+        yield from ((group, entry) for entry in raw.get("defaults", []) if entry != "_self_")
+        return
     for entry in raw.get("defaults", []):
         for key, value in entry.items() if isinstance(entry, dict) else ():
             if _group(key) in folders.GROUPS[:2] and value:

@@ -22,10 +22,6 @@ def one_line(error: BaseException) -> str:
     return line if len(line) <= _MOST_REASON else line[: _MOST_REASON - 3] + "..."
 
 
-class ReferenceFailed(Exception):
-    """The op's own definition raised: no variant can be checked."""
-
-
 def log(lines: list[str]) -> None:
     """To the run's log, past `sys.stdout`, which is the variants' to close."""
     with contextlib.suppress(OSError):
@@ -33,8 +29,13 @@ def log(lines: list[str]) -> None:
 
 
 def said(error: BaseException) -> str:
-    """The error in one line; what autograd says of an op without a gradient, in words that help."""
+    """The error in one line; memory, caches and what autograd says of no gradient in words that help."""
     line = one_line(error)
+    if isinstance(error, MemoryError) or "DefaultCPUAllocator: " in line:
+        return f"out of host memory: {line}"
+    for name in _CACHES:
+        if isinstance(error, OSError) and os.environ.get(name, "\0") in line:
+            return f"{line}; the cache cannot be written: set {name} to a folder that can"
     if isinstance(error, RuntimeError) and any(words in line for words in _NO_GRADIENT):
         return (
             "autograd sees no way from the output to the inputs: register a gradient, or accept forward only"
@@ -42,6 +43,7 @@ def said(error: BaseException) -> str:
     return line
 
 
+_CACHES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
 _NO_GRADIENT = ("does not require grad", "to not have been used in the graph")
 
 

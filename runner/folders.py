@@ -26,6 +26,14 @@ def file_of(dirs: Iterable[Path], group: str, name: str | None) -> Path | None:
     return next((p for each in dirs if name and (p := each / group / f"{name}.yaml").is_file()), None)
 
 
+def composed(dirs: Iterable[Path], choices: Mapping[str, str | None]) -> Iterator[str]:
+    """Absolute paths of the files that a composition read, Hydra's own left out."""
+    yield from (str(path.resolve()) for each in dirs if (path := each / "config.yaml").is_file())
+    for group, name in choices.items():
+        if path := file_of(dirs, group.partition("@")[0], name):
+            yield str(path.resolve())
+
+
 def in_two_places(dirs: list[Path], choices: Mapping[str, str | None]) -> Iterator[str]:
     """Complains about names that two folders have: Hydra would take the first in silence."""
     for group in GROUPS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runner.schema import MODES, TIMINGS, UNAVAILABLE, Config
+from runner.schema import DEPTHS, MODES, TIMINGS, UNAVAILABLE, Config
 from runner.typed import conform, defaults, nearest
 
 SEED_BELOW = 2**63
@@ -65,8 +65,11 @@ def _range_faults(key: str, value: Any) -> list[str]:
         return []
     if key == "mode":
         return mode_faults(value)
+    if key == "check":
+        return [] if value in DEPTHS else [f"check={value}: no such check{nearest(value, DEPTHS)}"]
     if key == "limits":
-        found = (_above_0_fault(f"limits.{name}", seconds, LONGEST_S) for name, seconds in value.items())
+        given = {name: number for name, number in value.items() if number is not None}
+        found = (_above_0_fault(f"limits.{name}", number, LONGEST_S) for name, number in given.items())
         return [fault for fault in found if fault]
     if key == "seed" and not 0 <= value < SEED_BELOW:
         return [f"seed={value}: must be from 0 to 2**63 - 1"]

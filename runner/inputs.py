@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -12,16 +13,36 @@ import torch
 from runner.model import Case, Input, Refusal
 
 
-def make_inputs(case: Case, seed: int) -> list[torch.Tensor]:
-    """The case's inputs in declared order, on its device. The same seed gives the same values."""
-    return [_read(case, spec) if spec.file else _draw(case, spec, seed) for spec in case.inputs]
+def make_inputs(case: Case, seed: int, into: Sequence[torch.Tensor] = ()) -> list[torch.Tensor]:
+    """The case's inputs in declared order, on its device. The same seed gives the same values.
+
+    With `into`, earlier inputs of the case, their memory is used again. Files are read once.
+    """
+    if not into:
+        return [_read(case, spec) if spec.file else _draw(case, spec, seed) for spec in case.inputs]
+    for spec, x in zip(case.inputs, into, strict=True):
+        if not spec.file:
+            _fill(_storage(x, spec), case, spec, seed)
+    return list(into)
 
 
-def upstream_gradient(case: Case, like: torch.Tensor, seed: int) -> torch.Tensor:
-    """A gradient for the output, `like`'s shape, standard normal in the output's dtype."""
+def upstream_gradient(case: Case, shape: Sequence[int], seed: int) -> torch.Tensor:
+    """A gradient for an output of this shape, standard normal in the output's dtype."""
     generator = _generator(case, "upstream gradient", seed)
-    values = torch.randn(like.shape, generator=generator, device=case.device)
+    values = torch.randn(tuple(shape), generator=generator, device=case.device)
     return values.to(torch_dtype(case.out_dtype))
+
+
+def grad_positions(case: Case) -> list[int]:
+    """Of the inputs whose gradients are asked for; empty in the forward direction."""
+    return [i for i, spec in enumerate(case.inputs) if spec.name in case.grad]
+
+
+def output_dtypes(case: Case) -> list[torch.dtype]:
+    """Of each output; gradients have their input's."""
+    if case.direction == "forward":
+        return [torch_dtype(case.out_dtype)]
+    return [torch_dtype(case.inputs[i].dtype) for i in grad_positions(case)]
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -36,8 +57,24 @@ def _generator(case: Case, name: str, seed: int) -> torch.Generator:
 
 def _draw(case: Case, spec: Input, seed: int) -> torch.Tensor:
     storage = _allocate(spec, case.device)
-    _INITS[spec.init](storage, _generator(case, spec.name, seed))
+    _fill(storage, case, spec, seed)
     return _view(storage, spec)
+
+
+def _fill(storage: torch.Tensor, case: Case, spec: Input, seed: int) -> None:
+    generator = _generator(case, spec.name, seed)
+    _INITS[spec.init](storage, generator)
+    if storage.is_floating_point() and spec.scale != 1.0:
+        storage.mul_(spec.scale)
+    if storage.is_floating_point() and spec.specials:
+        _place_specials(storage.view(-1), generator)
+
+
+def _place_specials(flat: torch.Tensor, generator: torch.Generator) -> None:
+    """A few, so that most of a row or of an output stays finite."""
+    if flat.numel():
+        places = torch.randint(flat.numel(), (len(_SPECIALS),), generator=generator, device=flat.device)
+        flat[places] = torch.tensor(_SPECIALS, dtype=flat.dtype, device=flat.device)
 
 
 def _normal(out: torch.Tensor, generator: torch.Generator) -> None:
@@ -61,11 +98,22 @@ def _integers(out: torch.Tensor, generator: torch.Generator) -> None:
     out.random_(low, high, generator=generator)
 
 
+_SPECIALS = (math.inf, math.nan, -math.inf, -math.inf, -math.inf)
 _INITS = {"normal": _normal, "uniform": _uniform, "integers": _integers}
 
 
 def _allocate(spec: Input, device: str) -> torch.Tensor:
-    """Storage for the layout: larger than the input where the layout leaves gaps."""
+    return torch.empty(_storage_shape(spec), dtype=torch_dtype(spec.dtype), device=device)
+
+
+def _storage(x: torch.Tensor, spec: Input) -> torch.Tensor:
+    """All of the memory that an input of this layout lies in, as `_allocate` made it."""
+    whole = torch.empty(0, dtype=x.dtype, device=x.device)
+    return whole.set_(x.untyped_storage(), 0, _storage_shape(spec))
+
+
+def _storage_shape(spec: Input) -> list[int]:
+    """Larger than the input where the layout leaves gaps."""
     shape = list(spec.shape)
     if spec.layout == "transposed":
         shape[-2:] = shape[:-3:-1]
@@ -73,7 +121,7 @@ def _allocate(spec: Input, device: str) -> torch.Tensor:
         shape[-1] *= 2
     elif spec.layout == "offset1":
         shape = [math.prod(shape) + 1]
-    return torch.empty(shape, dtype=torch_dtype(spec.dtype), device=device)
+    return shape
 
 
 def _view(storage: torch.Tensor, spec: Input) -> torch.Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 
 from runner import config as configuration
-from runner import folders
+from runner import devices, elsewhere, folders, planned
 from runner.config import CONF, USER_ERRORS, VERSION_BASE, Described
 from runner.model import Refusal, Settings
 from runner.overrides import checked, no_jobs
@@ -52,6 +53,11 @@ class Run:
         self.settings: dict[tuple[str, ...], Settings] = {}
         self.built: dict[str, Any] = {}
         self.common: list[str] = []
+        self._held = contextlib.ExitStack()
+        self.watch: elsewhere.Watch | None = None
+        self.launcher = ""  # whose processes the jobs run in; empty where they run in this one
+        self.order: list[tuple[str, ...]] = []  # the jobs as they are numbered
+        self.ended = ""  # how a launcher came to its end before its jobs did
 
     def job(self, config: Config) -> float | None:
         """One run; returns the mean time in ms, for sweepers that optimize."""
@@ -68,15 +74,16 @@ class Run:
         except Refusal as refusal:
             self.refusals.append(str(refusal))
             return None
-        if outcome is None:
-            return None
+        if outcome is None or isinstance(outcome, float):
+            return outcome
         self.outcomes.append(outcome)
         return outcome.mean_ms
 
     def _label(self, node: Any) -> str:
         """Which job of a sweep this is, for the eye; empty for a run alone."""
-        alone = node.mode != RunMode.MULTIRUN or not self.settings
-        return "" if alone else f"job {node.job.num + 1}/{len(self.settings)}"
+        if node.mode != RunMode.MULTIRUN:
+            return ""
+        return f"job {node.job.num + 1}" + (f"/{len(self.settings)}" if self.settings else "")
 
     def _validated(self, config: Config, node: Any) -> Settings:
         try:
@@ -87,7 +94,8 @@ class Run:
     def start_sweep(self, config: Config) -> None:
         """Composes and validates every job before the first one runs; then claims the sweep's folder."""
         loader = GlobalHydra.instance().config_loader()
-        self._load, loader.load_sweep_config = loader.load_sweep_config, self.load
+        self._load, loader.load_sweep_config = loader.load_sweep_config, elsewhere.Frozen(self)
+        self.launcher = elsewhere.launcher(config)
         faults = []
         for number, overrides in enumerate(jobs := _jobs_of(config)):
             try:
@@ -95,10 +103,15 @@ class Run:
             except (Refusal, *USER_ERRORS) as error:
                 place = f"job {number} ({' '.join(overrides)})"
                 faults += [f"{place}: {line}" for line in sentence(error).splitlines()]
-        refuse(faults)
+        refuse([*faults, *elsewhere.faults(config, bool(jobs))])
+        for each in elsewhere.warnings(config):
+            print(f"runner: {each}", file=sys.stderr)
+        self.order = [tuple(each) for each in jobs]
         self.common = [word for word in jobs[0] if all(word in each for each in jobs)] if jobs else []
-        self._claim(config)
+        self._claim(jobs)
         config.hydra.sweep.dir = str(self.folder)
+        if self.launcher and not self.dry:
+            self.watch = elsewhere.Watch(self.folder, self.expected())
 
     def load(self, master_config: Config, sweep_overrides: Sequence[str]) -> Config:
         """Hydra's `load_sweep_config`, once for each job: it asks twice, and files may change meanwhile."""
@@ -107,7 +120,8 @@ class Run:
             config = self._load(master_config, list(key))
             if not configuration.lists_all(config):
                 task = configuration.words_of(config.hydra)
-                self.settings[task] = _planned(configuration.settings_of(config, self.built))
+                resolve = devices.named if self.launcher else devices.resolve
+                self.settings[task] = _planned(configuration.settings_of(config, self.built, resolve))
             self.jobs[key] = config
         config = configuration.unused(self.jobs[key])
         if self.folder:
@@ -116,7 +130,7 @@ class Run:
             config.hydra.sweep.subdir = "${hydra.job.num}" + folders.job_suffix(key, self.common)
         return config
 
-    def _claim(self, config: Config) -> None:
+    def _claim(self, jobs: list[list[str]]) -> None:
         first = next(iter(self.settings.values()), None)
         self.dry = bool(self.jobs) and all(each.mode in DRY for each in self.jobs.values())
         if self.dry:
@@ -126,6 +140,26 @@ class Run:
         name = first.experiment if first else ""
         output = Path(first.output if first else "outputs")
         self.folder = claim(output / (name or (names.pop() if len(names) == 1 else "sweep")))
+        self._held.enter_context(planned.in_use(self.folder))
+        planned.keep(self.folder, dict(self._by_folder(jobs)), sweep=True)
+
+    def _by_folder(self, jobs: list[list[str]]) -> Iterator[tuple[str, Settings]]:
+        """The settings of those jobs that write one, by its name."""
+        for number, overrides in enumerate(jobs):
+            key = tuple(overrides)
+            settings = self.settings.get(configuration.words_of(self.jobs[key].hydra))
+            if settings and settings.mode not in DRY:
+                yield f"{number}{folders.job_suffix(key, self.common)}", settings
+
+    def expected(self) -> dict[str, int]:
+        """How many rows each job has to bring, by the name of its folder."""
+        found = {}
+        for number, key in enumerate(self.order):
+            settings = self.settings.get(configuration.words_of(self.jobs[key].hydra))
+            if settings and settings.mode not in DRY:
+                rows = sum(len(each.entries) for each in plan(settings).cases)
+                found[f"{number}{folders.job_suffix(key, self.common)}"] = rows
+        return found
 
     @property
     def sweep(self) -> Path | None:
@@ -133,7 +167,10 @@ class Run:
         return self.folder if self.folder and self.folder.is_dir() else None
 
     def close(self) -> None:
-        """Leaves no folder of Hydra's own behind."""
+        """Leaves no folder of Hydra's own behind, and lets go of the sweep's."""
+        if self.watch:
+            self.watch.stop()
+        self._held.close()
         if self.folder and self.dry:
             shutil.rmtree(self.folder)
         elif self.folder and self.folder.is_dir():
@@ -179,9 +216,10 @@ def _job(config: Config) -> float | None:
         return _run.job(config)
     from runner import cli  # a launcher's own process: there is nobody to collect outcomes
 
-    run = Run(cli.execute, cli.describe)
+    run = Run(elsewhere.execute, cli.describe)
     mean_ms = run.job(config)
-    refuse(run.refusals)
+    if run.refusals:
+        elsewhere.refused(Path(HydraConfig.get().runtime.output_dir), "\n".join(run.refusals))
     return mean_ms
 
 
@@ -199,10 +237,15 @@ def drive(argv: Sequence[str], run: Run) -> None:
         hydra.main(config_path=str(CONF), config_name="config", version_base=VERSION_BASE)(_job)()
     except Escape as escape:
         raise escape.__cause__ from None
-    except OSError as error:
-        if run.started and not isinstance(error, HydraException):  # not of composing: ours
+    except (Refusal, *USER_ERRORS) as error:
+        ours = isinstance(error, OSError) and not isinstance(error, HydraException)
+        if run.started and ours:  # not of composing
             raise RuntimeError(f"while a job ran: {error}") from error
         raise
+    except Exception as error:
+        if not (run.launcher and run.folder):
+            raise
+        run.ended = f"{run.launcher} ended with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     finally:
         _run, sys.argv = outer, words
         run.close()

@@ -103,11 +103,15 @@ def build_library(sources: tuple[str, ...], device: str, key: str, keep: Path) -
 
 
 def architectures(device: str) -> str:
-    """What nvcc compiles for: the user's TORCH_CUDA_ARCH_LIST, else the architecture of `device`."""
+    """What nvcc compiles for: the user's TORCH_CUDA_ARCH_LIST, else the architecture of `device`.
+
+    On Hopper 9.0a, without whose `a` nvcc has none of its matrix instructions.
+    """
     named = os.environ.get("TORCH_CUDA_ARCH_LIST")
     if named or device == "cpu":
         return named or ""
-    return "{}.{}".format(*torch.cuda.get_device_capability(device))
+    name = "{}.{}".format(*torch.cuda.get_device_capability(device))
+    return name + "a" if name == "9.0" else name
 
 
 def relevant(log: str) -> str:

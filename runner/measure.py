@@ -11,22 +11,37 @@ from typing import Any
 
 import torch
 
-from runner.samples import Sample, Trial
+from runner.samples import COLD, Sample, Trial
+from runner.seen import from_memory
 from runner.statistics import Summary, summarize
 from runner.stopping import Exactly, Precision, Rounds, Rule
 
-_CHECKED = 0.1  # share of the timed calls whose output is checked, by the run's seed
+_random = random.SystemRandom()  # no variant can foresee whose turn it is
+_CONFIRMING = 6  # rounds of either kind before a variant is called faster on inputs that it has seen
 
 
 @dataclass
 class Series:
-    """The samples of one variant, in time order."""
+    """The samples of one variant, in time order.
+
+    `fresh` holds the rounds whose inputs no variant had seen. `beside_us` and `again_us` are the times of
+    further calls on new and on the same inputs, which were made for the check alone and are no samples.
+    """
 
     rounds: list[int] = field(default_factory=list)
     turns: list[int] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
+    fresh: list[int] = field(default_factory=list)
+    beside_us: list[float] = field(default_factory=list)
+    again_us: list[float] = field(default_factory=list)
+    warmup_us: list[float] = field(default_factory=list)
     end_to_end_us: float = 0.0
     stop_reason: str = ""
+
+    @property
+    def suspicion(self) -> str:
+        """Why it seems to answer from memory; empty when it does not."""
+        return from_memory(self.rounds, self.device_us, self.fresh, self.beside_us, self.again_us)
 
     @property
     def device_us(self) -> list[float]:
@@ -39,19 +54,32 @@ class Series:
 
 
 class Watch:
-    """Told what is about to run, and shown each variant's last timed output. This one looks away."""
+    """Told what is about to run, and shown each timed call's output. This one looks away."""
+
+    lacking = False  # whether more rounds are needed on inputs that no variant has seen
+    checking_s = 0.0  # of the time since the first round, what was not the timing's
 
     def step(self, index: int, what: str) -> None:
         """Called before each step that runs a variant's code."""
 
+    def before_round(self, round_: int, new: bool | None) -> bool:
+        """Called before each round; whether its inputs are new. None leaves that to the watch."""
+        return False
+
+    def before(self, index: int) -> None:
+        """Called before each timed call."""
+
+    def returned(self, output: Any) -> None:
+        """Called with each timed call's output, before anything waits for the device."""
+
     def timed(self, index: int) -> None:
-        """Called after each timed call."""
+        """Called after each timed call, nothing in flight."""
+
+    def unharmed(self, index: int) -> None:
+        """Called after the calls of a variant that are not timed one by one."""
 
     def between_rounds(self, round_: int) -> None:
         """Called after each round, nothing in flight."""
-
-    def output(self, index: int, output: Any) -> None:
-        """Called with the outputs of some timed calls, the last one among them."""
 
 
 def clock_for(device: str):
@@ -78,63 +106,93 @@ def take_turns(
     rules: Sequence[Rule],
     timing: str,
     warmup: int,
-    seed: int,
     watch: Watch,
     end_to_end: int = 5,
 ) -> list[Series]:
     """Time the trials together: every round times each once, in an order shuffled anew.
 
-    Rounds go on until every rule is satisfied. Outputs of calls drawn by `seed`, and of the closing round, go
-    to `watch`. Afterwards each is called `end_to_end` times with its synchronize.
+    Rounds go on until every rule is satisfied; `watch` may give one new inputs, and the closing round has
+    them. Afterwards each is called `end_to_end` times with its synchronize.
     """
     series = [Series() for _ in trials]
     timers = []
     for index, trial in enumerate(trials):
         watch.step(index, "warmup")
-        timers.append(_warmed_up(clock, trial, timing, warmup))
-    turns = _Turns(timers, series, random.Random(seed), watch)
+        series[index].warmup_us = _warm_up(clock, trial, warmup)
+        timers.append(clock.timer(trial, timing))
+        watch.unharmed(index)
+    turns = _Turns(timers, series, watch, timing)
     rounds = Rounds(rules)
     start = time.monotonic()
-    while rounds.another([one.device_us for one in series], time.monotonic() - start):
+    while rounds.another([one.device_us for one in series], time.monotonic() - start - watch.checking_s):
         turns.round()
-    turns.round(closing=True)
+    turns.round(new=True)
+    turns.beside()
     for index, timer in enumerate(timers):
         watch.step(index, "end to end")
         if end_to_end:
             wall = [timer.end_to_end_us() for _ in range(end_to_end)]
             series[index].end_to_end_us = statistics.median(wall)
+            watch.unharmed(index)
         series[index].stop_reason = rounds.reasons[index]
     return series
 
 
-def _warmed_up(clock, trial: Trial, timing: str, warmup: int):
-    for _ in range(warmup):
+def _warm_up(clock, trial: Trial, count: int) -> list[float]:
+    """Calls that are no trials: how long each took with its synchronize, in microseconds."""
+    walls = []
+    for _ in range(count):
         trial.prepare()
+        clock.synchronize()
+        before = time.perf_counter_ns()
         trial.call()
-    clock.synchronize()
-    return clock.timer(trial, timing)
+        clock.synchronize()
+        walls.append((time.perf_counter_ns() - before) / 1e3)
+    return walls
 
 
 class _Turns:
     """The rounds of one `take_turns`."""
 
-    def __init__(self, timers: list, series: list[Series], draw: random.Random, watch: Watch) -> None:
-        self.timers, self.series, self.draw, self.watch = timers, series, draw, watch
+    def __init__(self, timers: list, series: list[Series], watch: Watch, timing: str) -> None:
+        self.timers, self.series, self.watch, self.cold = timers, series, watch, timing in COLD
         self.order = list(range(len(timers)))
         self.count = 0
 
-    def round(self, closing: bool = False) -> None:
-        self.draw.shuffle(self.order)
+    def round(self, new: bool | None = None, beside: bool = False) -> None:
+        """Each once. `new`: whether on new inputs; `beside`: for the check alone."""
+        fresh = self.watch.before_round(self.count, new)
+        _random.shuffle(self.order)
         for turn, index in enumerate(self.order):
             self.watch.step(index, f"trial {self.count + 1}")
-            sample, output = self.timers[index].once()
-            self.series[index].add(self.count, turn, sample)
-            self.watch.timed(index)
-            if closing or self.draw.random() < _CHECKED:
-                self.watch.output(index, output)
-            del output  # freed before the next call allocates
-        self.watch.between_rounds(self.count)
-        self.count += 1
+            if fresh and not self.cold and not beside:  # the first call on new inputs is no warm one
+                self._once(index)
+            sample, one = self._once(index), self.series[index]
+            if beside:
+                (one.beside_us if fresh else one.again_us).append(sample.device_us)
+                continue
+            one.add(self.count, turn, sample)
+            if fresh and self.cold:
+                one.fresh.append(self.count)
+        if not beside:
+            self.watch.between_rounds(self.count)
+            self.count += 1
+
+    def _once(self, index: int) -> Sample:
+        self.watch.before(index)
+        sample, output = self.timers[index].once(self.watch.returned)
+        self.watch.timed(index)
+        del output  # freed before the next call allocates
+        return sample
+
+    def beside(self) -> None:
+        """What the rounds left open: too few fresh ones, or a variant that seems to answer from memory."""
+        while self.watch.lacking:
+            self.round(new=True, beside=True)
+        if any(one.suspicion for one in self.series):
+            for _ in range(_CONFIRMING):  # side by side, so that a drift of the machine's is nobody's
+                self.round(new=True, beside=True)
+                self.round(new=False, beside=True)
 
 
 @dataclass(frozen=True)
@@ -170,7 +228,7 @@ def benchmark(
     device = str(tensors[0].device) if tensors else "cpu"
     clock = clock_for(device)
     rules = [rule_for(trials, precision, 10, 10_000, budget_s)]
-    (series,) = take_turns(clock, [Trial(lambda: fn(*inputs))], rules, timing, warmup, 0, Watch())
+    (series,) = take_turns(clock, [Trial(lambda: fn(*inputs))], rules, timing, warmup, Watch())
     return Measurement(
         device=device,
         timing=timing,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+IPC, HOST = "CUDA IPC", "shared host memory"  # how the judge sees a worker's outputs
+
 
 class Refusal(Exception):
     """A user's mistake: one sentence that names the place and the remedy. Exit code 2."""
@@ -19,6 +21,7 @@ class InputSpec:
     init: str
     layouts: tuple[str, ...]
     dtype: str | None = None  # fixed dtype; None takes the case's
+    check: tuple[str, ...] = ()  # further values that variants are checked on, of `extras.KINDS`
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Op:
     grad: tuple[str, ...]
     cost: dict[str, Cost]  # by direction
     baseline: str
+    builtin: str  # the variant whose error others are measured against; empty where there is none
     variants: dict[str, Variant]
 
 
@@ -104,13 +108,14 @@ class Measure:
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds after which a stage is stopped."""
+    """Seconds after which a stage is stopped, and what a worker may hold."""
 
     start_s: float
     build_s: float
     inputs_s: float
     check_s: float
     measure_s: float
+    memory_gb: float | None = None  # host memory; None is most of what is available
 
 
 @dataclass(frozen=True)
@@ -129,6 +134,7 @@ class Settings:
     files: dict[str, str]  # input name -> absolute path of a .pt or .npy
     device: str  # "cpu" or "cuda:N"; auto is already decided
     mode: str
+    check: str  # standard | sanitizer
     measure: Measure
     limits: Limits
     seed: int
@@ -136,6 +142,9 @@ class Settings:
     output: str  # absolute folder that run folders go under
     command: tuple[str, ...]  # the overrides, for the record
     resolved_yaml: str
+    op_file: str = ""  # the op's YAML
+    config_files: tuple[str, ...] = ()  # absolute paths of what was composed
+    search: tuple[str, ...] = ()  # folders that targets and files were looked for in
 
 
 @dataclass(frozen=True)
@@ -148,6 +157,8 @@ class Input:
     init: str
     layout: str
     file: str = ""
+    scale: float = 1.0  # of the drawn values
+    specials: bool = False  # infinities and a NaN among them
 
 
 @dataclass(frozen=True)
@@ -171,6 +182,8 @@ class Case:
     read_bytes: float
     write_bytes: float
     baseline: str
+    builtin: Variant | None = None  # PyTorch's own, where the judge can call it on this case
+    where: str = ""  # what it is, beside the case that is timed; empty for that one
 
 
 @dataclass(frozen=True)
@@ -183,6 +196,7 @@ class Entry:
     memory_bytes: float  # inputs, outputs and the variant's own
     skip: str = ""  # why it does not apply; empty when it does
     interpreted: bool = False  # Triton on a CPU: checked at the smoke shapes, never timed
+    extras: tuple[int, ...] = ()  # which of the planned case's it is checked on besides
 
 
 @dataclass(frozen=True)
@@ -190,6 +204,18 @@ class PlannedCase:
     case: Case
     entries: tuple[Entry, ...]
     smoke: tuple[Case, ...] = ()  # the same case at the smoke shapes
+    extras: tuple[Case, ...] = ()  # other values and layouts, see `runner.extras`
+
+    @property
+    def checked(self) -> tuple[Case, ...]:
+        """All that a variant may be checked on; `positions` are into this."""
+        return (self.case, *self.smoke, *self.extras)
+
+    def positions(self, entry: Entry) -> tuple[int, ...]:
+        """Which of `checked` a variant is checked on: the interpreter is too slow for the case itself."""
+        small = 1 + len(self.smoke)
+        own = tuple(range(1, small)) if entry.interpreted else (0,)
+        return own + tuple(small + extra for extra in entry.extras)
 
 
 @dataclass(frozen=True)

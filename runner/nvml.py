@@ -138,16 +138,16 @@ class Card:
                 self._unsupported.add(key)
             return None
 
-    def others(self, own_pids: Collection[int]) -> list[str]:
+    def others(self, own_pids: Collection[int], using: int = 1) -> list[str]:
         """The other processes on this GPU that NVML shows: 'python (pid 123, 512 MiB)'. There may be more.
 
         `own_pids` has this process, which uses the GPU, and those that belong to the run. When NVML
         lists processes but not this one, its numbers are another namespace's (a container's host's): then
-        one of them is this process, nobody knows which, and the rest are counted and not named.
+        `using` of them are the run's, nobody knows which, and the rest are counted and not named.
         """
         listed = self._processes()
         if own_pids and not any(pid in listed for pid in own_pids):
-            rest = len(listed) - 1
+            rest = len(listed) - using
             noun = "process" if rest == 1 else "processes"
             return [f"{rest} {noun} that this container cannot tell from its own"] if rest > 0 else []
         strangers = sorted(set(listed) - set(own_pids))

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner import dtypes, formula, shapes, targets
 from runner.model import Cost, InputSpec, Op, Refusal, Target, Variant
-from runner.schema import ACCURACIES, DIRECTIONS, INITS, LAYOUTS, SETS, UNITS, OpNode, VariantNode
+from runner.schema import ACCURACIES, CHECKS, DIRECTIONS, INITS, LAYOUTS, SETS, UNITS, OpNode, VariantNode
 from runner.typed import conform, defaults, nearest
 
 PEER = "peer"
@@ -76,6 +76,7 @@ class _Builder:
             grad=tuple(raw["grad"]),
             cost={way: Cost(**{k: str(v) for k, v in each.items()}) for way, each in raw["cost"].items()},
             baseline=raw["baseline"],
+            builtin=_builtin(raw),
             variants=variants,
         )
 
@@ -119,6 +120,8 @@ class _Builder:
             self._known(f"inputs.{name}.init", each.get("init", "normal"), INITS, "init")
             for layout in each.get("layouts", []):
                 self._known(f"inputs.{name}.layouts", layout, LAYOUTS, "layout")
+            for kind in each.get("check", []):
+                self._known(f"inputs.{name}.check", kind, CHECKS, "kind of values")
             if each.get("dtype") is not None:
                 self._known(f"inputs.{name}.dtype", each["dtype"], dtypes.NAMES, "dtype")
         for name in raw["grad"]:
@@ -171,6 +174,9 @@ class _Builder:
         if not variants:
             self.faults.append("variants: an op needs at least one")
         self._known("baseline", raw["baseline"], variants, "variant")
+        if raw["builtin"]:
+            self._known("builtin", raw["builtin"], variants, "variant")
+            self.faults += _builtin_faults(raw["builtin"], variants.get(raw["builtin"]))
         groups = {each["group"] for each in raw["variants"].values() if each.get("group")} | {"all", PEER}
         for name in groups & set(variants):
             self.faults.append(f"variants.{name}: the name also means a group of variants; choose another")
@@ -249,7 +255,18 @@ def _with_defaults(node: type, raw: dict[str, Any]) -> dict[str, Any]:
     return {**defaults(node), **raw}
 
 
+def _builtin(raw: dict[str, Any]) -> str:
+    """The variant that others' errors are measured against: the declared one, or one that is called so."""
+    return raw["builtin"] or ("builtin" if "builtin" in raw["variants"] else "")
+
+
+def _builtin_faults(name: str, variant: Variant | None) -> list[str]:
+    plain = variant is None or (variant.target.module.split(".")[0] == "torch" and not variant.params)
+    return [] if plain else [f"builtin: {name} is no function of torch, and the judge calls nothing else"]
+
+
 def _input(name: str, raw: dict[str, Any]) -> InputSpec:
     shape = tuple(str(size) for size in raw["shape"])
     layouts = tuple(raw.get("layouts") or ["contiguous"])
-    return InputSpec(name, shape, raw.get("init", "normal"), layouts, raw.get("dtype"))
+    check = tuple(raw.get("check", ("huge", "tiny")))
+    return InputSpec(name, shape, raw.get("init", "normal"), layouts, raw.get("dtype"), check)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +24,24 @@ from runner.typed import fields, nearest
 LISTS = ("variant", "dtype", "direction", "layout", "attrs")  # keys that take several values in one run
 OPEN = ("op", "shape", "attrs", "inputs")  # what is below them may be taken out
 MOST_JOBS = 10_000
+EXTRAS = {  # a launcher's preset -> (the extra of pyproject.toml that brings it, its module)
+    "gpus": ("joblib", "hydra_joblib_launcher"),
+    "ray_gpu": ("ray", "hydra_ray_launcher"),
+    "slurm_gpu": ("slurm", "hydra_submitit_launcher"),
+}
 
 
 def faults(words: Sequence[str], dirs: Sequence[Path], multirun: bool) -> list[str]:
     """What is wrong with `key=value` words that can be said before composing; all of it."""
     found, parsed = [], []
     known = {group: folders.options(dirs, group) for group in folders.GROUPS}
+    found += [fault for each in dirs[1:] for fault in documents.folder_faults(each)]
     for word in words:
         one, fault = _parsed(word, known)
         parsed += [one] if one else []
         found += [fault] if fault else []
     for each in parsed:
+        found += _code_faults(each)
         found += _hydra_faults(each) if each.is_hydra_override() else _override_faults(each, known, multirun)
         if each.is_sweep_override() and multirun:
             found += _sweep_faults(each, known)
@@ -52,6 +61,8 @@ def _parsed(word: str, known: dict[str, list[str]]) -> tuple[Override | None, st
     """The override, or None and what is wrong with its form."""
     try:
         word.encode()
+        if _depth(word) > documents.DEEPEST:  # less than parsing stands, and composing does not
+            raise RecursionError
         return OverridesParser.create().parse_overrides([word])[0], ""
     except OverrideParseException as error:
         return None, _unreadable(word, error, known)
@@ -61,6 +72,12 @@ def _parsed(word: str, known: dict[str, list[str]]) -> tuple[Override | None, st
         return None, f"cannot read {brief(word)!r}: nested too deep"
     except ValueError as error:  # whole numbers of thousands of digits
         return None, f"cannot read {brief(word)!r}: {str(error).partition(';')[0]}"
+
+
+def _depth(word: str) -> int:
+    """How deep its brackets stand in each other, at most."""
+    steps = (1 if c in "[{(" else -1 if c in "]})" else 0 for c in word)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _unreadable(word: str, error: OverrideParseException, known: dict[str, list[str]]) -> str:
@@ -96,8 +113,38 @@ def _override_faults(override: Override, known: dict[str, list[str]], multirun: 
 def _hydra_faults(override: Override) -> Iterator[str]:
     if override.key_or_group in ("hydra", "hydra.sweeper", "hydra.launcher"):
         yield f"{override.input_line}: a mapping that cannot be replaced; set a key of it"
-    if override.key_or_group.endswith("_target_"):
-        yield f"{override.input_line}: `_target_` is not used here; a plugin is hydra/launcher=<name>"
+    if override.key_or_group.startswith("hydra/") and not isinstance(override.value(), str):
+        yield f"{override.input_line}: name one of them, as in {override.key_or_group}=basic"
+    if override.key_or_group.split(".")[1:2] in (["callbacks"], ["job_logging"], ["hydra_logging"]):
+        yield f"{override.input_line}: what Hydra would run for it is not used here"
+    yield from _launcher_faults(override)
+
+
+def _code_faults(override: Override) -> Iterator[str]:
+    """What would name code beside `target` and `sources`, or put a file where another's keys are."""
+    word = override.input_line
+    if "_target_" in override.key_or_group.split(".") or _holds_target(override.value()):
+        yield f"{word}: `_target_` is not used here; a plugin is hydra/launcher=<name>"
+    if override.package is not None:
+        yield f"{word}: a group has its place; write it without @{override.package}"
+    with contextlib.suppress(documents.GrammarParseError):  # composing says what is wrong with it
+        if documents.resolves(word.partition("=")[2]):
+            yield f"{word}: a resolver (${{name:..}}) is not used here; write the value"
+
+
+def _holds_target(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(str(key) == "_target_" or _holds_target(each) for key, each in value.items())
+    return isinstance(value, (list, tuple)) and any(map(_holds_target, value))
+
+
+def _launcher_faults(override: Override) -> Iterator[str]:
+    """A preset of ours needs a package that is an extra."""
+    if override.key_or_group != "hydra/launcher" or override.value() not in EXTRAS:
+        return
+    extra, module = EXTRAS[override.value()]
+    if find_spec("hydra_plugins") is None or find_spec(f"hydra_plugins.{module}") is None:
+        yield f"{override.input_line}: needs a package more: pip install 'kernel-runner[{extra}]'"
 
 
 def _too_many(parsed: Iterable[Override], known: dict[str, list[str]]) -> Iterator[str]:

@@ -11,12 +11,13 @@ import pickle
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from typing import Any
 
-_EVENTS = ("step", "series", "done", "failed")
+_EVENTS = ("step", "series", "output", "fresh", "done", "failed")
 _LONGEST_LINE = 1 << 28  # bytes of an event: a million trials are a quarter of it
 _LONGEST_S = 3600.0  # one wait; the system's own limits on it are lower than what a user may set
-_LOOK_S = 1.0  # how often it is asked whether a silent worker still lives
+_LOOK_S = 0.2  # how often it is asked whether a silent worker still lives
 
 
 class Garbage(Exception):
@@ -26,8 +27,11 @@ class Garbage(Exception):
 class Pipe:
     """Requests are numbered; an event repeats the number and names the worker's process."""
 
-    def __init__(self, end: socket.socket, process: subprocess.Popen) -> None:
-        self._socket, self._process = end, process
+    def __init__(
+        self, end: socket.socket, process: subprocess.Popen, watch: Callable[[], None] = lambda: None
+    ) -> None:
+        """`watch` is called several times a second while an event is waited for, and may raise."""
+        self._socket, self._process, self._watch = end, process, watch
         self._number = 0
         self._unread = bytearray()
 
@@ -36,6 +40,11 @@ class Pipe:
         self._number += 1
         self._socket.settimeout(_wait(deadline, _LONGEST_S))
         self._socket.sendall(pickle.dumps((self._number, name, arguments)))
+
+    def answer(self, answer: dict[str, Any], deadline: float) -> None:
+        """What the worker waits for since its last event. Raises as `ask`."""
+        self._socket.settimeout(_wait(deadline, _LONGEST_S))
+        self._socket.sendall(pickle.dumps((self._number, "answer", answer)))
 
     def event(self, deadline: float) -> dict[str, Any]:
         """The next event. Raises TimeoutError, Garbage, and EOFError or OSError when no more will come."""
@@ -65,6 +74,7 @@ class Pipe:
 
     def _received(self, deadline: float) -> bytes:
         while True:
+            self._watch()
             self._socket.settimeout(_wait(deadline, _LOOK_S))
             try:
                 if read := self._socket.recv(1 << 20):

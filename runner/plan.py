@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from runner import dtypes, formula, shapes
+from runner import dtypes, extras, formula, shapes
 from runner.model import Case, Entry, Input, Plan, PlannedCase, Settings, Variant
 
 _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
@@ -41,12 +41,30 @@ def _planned(settings: Settings, attrs, shape, dtype, direction, layout) -> Plan
         for variant in (settings.op.variants[name] for name in settings.variants)
         for params in _parameter_sets(variant)
     )
-    entries = tuple(_indexed(entries))
+    entries, extra = _beside(settings, case, tuple(_indexed(entries)))
     smoke = ()
     if any(entry.interpreted for entry in entries):
         drawn = replace(settings, files={})  # a file has one shape, and these are others
         smoke = tuple(_case(drawn, attrs, small, dtype, direction, layout) for small in settings.smoke)
-    return PlannedCase(case, entries, smoke)
+    return PlannedCase(case, entries, smoke, extra)
+
+
+def _beside(settings: Settings, case: Case, entries) -> tuple[tuple[Entry, ...], tuple[Case, ...]]:
+    """The entries with what each is checked on besides, and all of that."""
+    drawn = replace(settings, files={})
+
+    def at(shape: dict[str, int], layout: str = "contiguous") -> Case:
+        return _case(drawn, case.attrs, shape, case.dtype, case.direction, layout)
+
+    shape = extras.odd_shape(settings.op, list(settings.smoke), at)
+    small = {layout: at(shape, layout) for layout in extras.layouts(settings.op)} if shape else {}
+    collected = extras.Extras(settings.op, case, small)
+
+    def accepted(entry: Entry):
+        return lambda other: not _entry(settings, other, entry.variant, entry.params).skip
+
+    found = [e if e.skip else replace(e, extras=collected.of(e.variant, accepted(e))) for e in entries]
+    return tuple(found), tuple(collected.found)
 
 
 def _parameter_sets(variant: Variant) -> list[dict[str, Any]]:
@@ -83,7 +101,22 @@ def _case(settings: Settings, attrs, shape, dtype, direction, layout) -> Case:
         read_bytes=formula.amount(cost.read, names, f"op {op.name}: cost.{direction}.read"),
         write_bytes=formula.amount(cost.write, names, f"op {op.name}: cost.{direction}.write"),
         baseline=op.baseline,
+        builtin=_builtin(settings, names, device_words(settings.device, dtype, direction, layout)),
     )
+
+
+def device_words(device: str, dtype: str, direction: str, layout: str) -> dict[str, str]:
+    """The words that `accepts` and `opt_in` may name besides dims and attributes."""
+    return {"device": device.partition(":")[0], "dtype": dtype, "direction": direction, "layout": layout}
+
+
+def _builtin(settings: Settings, names: dict[str, Any], words: dict[str, str]) -> Variant | None:
+    """The op's built-in where it takes this case and is a plain function of torch."""
+    variant = settings.op.variants.get(settings.op.builtin)
+    if variant is None or variant.target.module.split(".")[0] != "torch" or variant.params:
+        return None
+    taken = not variant.accepts or formula.evaluate(variant.accepts, {**names, **words})
+    return variant if taken else None
 
 
 def _inputs(settings: Settings, attrs, shape, dtype: str, layout: str) -> tuple[Input, ...]:
@@ -119,7 +152,7 @@ def _entry(settings: Settings, case: Case, variant: Variant, params: dict[str, A
     where = f"op {case.op}: variants.{variant.name}.memory"
     own = formula.amount(variant.memory, {**names, **params}, where) if variant.memory else 0.0
     kind = case.device.partition(":")[0]
-    words = {"device": kind, "dtype": case.dtype, "direction": case.direction, "layout": case.layout}
+    words = device_words(case.device, case.dtype, case.direction, case.layout)
     skip = _skip(settings, variant, {**names, **params, **words}, case)
     interpreted = not skip and variant.language == "triton" and kind == "cpu"
     return Entry(0, variant, params, bytes_of(case) + own, skip, interpreted)

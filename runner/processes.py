@@ -8,9 +8,11 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-_SET_PDEATHSIG = 1  # linux/prctl.h
+MARK = "KERNEL_RUNNER_WORKER"  # in a worker's environment, and so in that of what it starts
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 _TRIES = 20
 _PAUSE_S = 0.02
 _LOOK_S = 0.2
@@ -22,15 +24,22 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def end_session(leader: int) -> None:
-    """Kill every process of the session that `leader` opened.
+def adopt_orphans() -> None:
+    """Linux: a descendant whose parent ends becomes a child of this process, so that `family` finds it.
+
+    To be called after `guard_session`, whose guard is to be nobody's child.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def end_session(leader: int, mark: str = "") -> None:
+    """Kill every process of the session that `leader` opened, and those that left it; see `family`.
 
     Its process group is not enough: ninja starts each command in a group of its own.
     """
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
     for _ in range(_TRIES):  # one may have started another meanwhile
-        living = members(leader)
+        living = family(leader, mark) - {os.getpid()}
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -39,16 +48,39 @@ def end_session(leader: int) -> None:
         time.sleep(_PAUSE_S)
 
 
+def family(leader: int, mark: str = "") -> set[int]:
+    """The living processes of a session, those whose environment holds `mark`, and their descendants.
+
+    A child that opens a session of its own keeps its environment or its parent, at least while that lives.
+    Empty where there is no /proc.
+    """
+    known = list(_living())
+    found = {pid for pid, _, session in known if session == leader or pid == leader}
+    found |= {pid for pid, _, _ in known if mark and _marked(pid, mark)}
+    while more := {pid for pid, parent, _ in known if parent in found} - found:
+        found |= more
+    return found
+
+
 def members(leader: int) -> list[int]:
     """The living processes of a session; empty where there is no /proc."""
-    found = []
+    return [pid for pid, _, session in _living() if session == leader]
+
+
+def _living() -> Iterator[tuple[int, int, int]]:
+    """(number, parent, session) of each process that has not ended."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             # After the name, which may hold anything: state, parent, group, session.
-            state, _, _, session = path.read_bytes().rpartition(b")")[2].split()[:4]
-            if int(session) == leader and state not in (b"Z", b"X"):
-                found.append(int(path.parent.name))
-    return found
+            state, parent, _, session = path.read_bytes().rpartition(b")")[2].split()[:4]
+            if state not in (b"Z", b"X"):
+                yield int(path.parent.name), int(parent), int(session)
+
+
+def _marked(pid: int, mark: str) -> bool:
+    with contextlib.suppress(OSError):  # it ended, or is another user's
+        return f"{MARK}={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
 
 
 def guard_session() -> int | None:
@@ -80,4 +112,4 @@ def _guard(leader: int, alive: int) -> None:
     os.read(0, 1)
     while leader in members(leader):  # it was closed by hand
         time.sleep(_LOOK_S)
-    end_session(leader)
+    end_session(leader, os.environ.get(MARK, ""))

@@ -30,21 +30,25 @@ class Progress:
     """Counts rows. Used as a context manager around a run; `show=False` says nothing.
 
     `label` names this run among others, `job 2/4` in a sweep. Without `bar` there are only lines, also on a
-    terminal: for runs whose worker writes there too.
+    terminal: for runs whose worker writes there too. `done` rows are there already.
     """
 
-    def __init__(self, plan: Plan, show: bool = True, label: str = "", bar: bool = True) -> None:
+    def __init__(
+        self, plan: Plan, show: bool = True, label: str = "", bar: bool = True, done: int = 0
+    ) -> None:
         self._console = Console(stderr=True, quiet=not show)
         self._label, self._wanted = label, bar
         self._total = sum(len(planned.entries) for planned in plan.cases)
         self._cases = {planned.case.case_id: i for i, planned in enumerate(plan.cases, 1)}
         self._bar = self._task = None
-        self._done, self._drawn, self._stage, self._case = 0, 0.0, "", ""
+        self._done, self._drawn, self._stage, self._case = done, 0.0, "", ""
 
     def __enter__(self) -> Progress:
         if self._wanted and self._console.is_terminal and not self._console.quiet:
             self._bar = _bar(self._console)
-            self._task = self._bar.add_task(self._words("starting the worker"), total=self._total)
+            self._task = self._bar.add_task(
+                self._words("starting the worker"), total=self._total, completed=self._done
+            )
             self._bar.start()
         return self
 

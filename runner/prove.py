@@ -1,174 +1,264 @@
-"""Check one variant on a case: call it as it will be timed, compare, call again, compare again."""
+"""Check one variant on its cases: call it as it will be timed, have the output judged, call it again.
+
+What is right is not known in this process. A copy of each output goes to the judge, by way of the parent.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from runner import check
-from runner.build import build
-from runner.inputs import make_inputs, torch_dtype, upstream_gradient
-from runner.model import Case, Entry, Target, Variant
-from runner.plan import canonical
+from runner import check, fingerprint, guards, poison
+from runner.exchange import Outbox, Part, same_bits
+from runner.inputs import grad_positions, make_inputs, output_dtypes, upstream_gradient
+from runner.model import Case, Entry, Target
 from runner.samples import Trial
 
-ERRORS = ("max_abs_err", "max_rel_err", "norm_rel_err", "max_ulp")
-
-
-def definition_of(target: Target) -> Callable:
-    """The reference's callable. It is the op's own definition: what it raises is not a variant's fault."""
-    return build(Variant("reference", target), "cpu", Path()).fn
+_LARGE = 64 << 20  # bytes of output: what is beside a case is let go above
+_LATER_S = 0.2  # within which a wrong output that becomes right is said to
 
 
 class OpenCase:
-    """A case with its inputs on the device, and its references by the arguments they took."""
+    """A case with its inputs on the device. `outbox(parts)` makes the memory that the judge reads."""
 
-    def __init__(self, case: Case, definition: Callable, seed: int) -> None:
-        self.case, self.definition, self.seed = case, definition, seed
+    def __init__(self, case: Case, outbox: Callable[[Sequence[Part]], Outbox]) -> None:
+        self.case, self.seed = case, -1
         self.inputs: list[torch.Tensor] = []
-        self._known: dict[str, tuple[list[torch.Tensor], torch.Tensor | None]] = {}
+        self.upstream: torch.Tensor | None = None
+        self.parts: list[Part] = []
+        self.grad_positions = grad_positions(case)
+        self._make, self._outbox = outbox, None
 
-    def draw(self) -> None:
-        if not self.inputs:
-            self.inputs = make_inputs(self.case, self.seed)
+    def draw(self, seed: int, out_shape: Sequence[int], shapes: Sequence[Sequence[int]]) -> None:
+        """Have the inputs of a draw; what there is already stays."""
+        if self.parts and len(self.inputs) == len(self.case.inputs) and self.seed == seed:
+            return
+        self.seed, self.inputs = seed, []
+        self.inputs = make_inputs(self.case, seed)
+        self.parts = [Part(tuple(s), d) for s, d in zip(shapes, output_dtypes(self.case), strict=True)]
+        self._finish(out_shape)
 
-    def reference(self, kwargs: dict[str, Any]) -> tuple[list[torch.Tensor], torch.Tensor | None]:
-        """Expected tensors in float64 (the output, or the gradients) and the upstream gradient."""
-        key = canonical(kwargs)
-        if key not in self._known:
-            self.draw()
-            arguments = {**self.case.attrs, **self.case.reference_kwargs, **kwargs}
-            self._known[key] = check.reference(
-                self.definition, self.inputs, arguments, self.grad_positions, self._upstream
-            )
-        return self._known[key]
+    def redraw(self, seed: int, moved: bool) -> None:
+        """Other values: in the same memory, or in memory that nobody has seen yet."""
+        shape = None if self.upstream is None else self.upstream.shape
+        self.seed, old = seed, self.inputs  # kept until the new ones are there: they lie elsewhere
+        self.inputs = make_inputs(self.case, seed, () if moved else old)
+        del old
+        self._finish(shape)
 
-    def _upstream(self, out: torch.Tensor) -> torch.Tensor:
-        return upstream_gradient(self.case, out, self.seed)
+    def _finish(self, out_shape: Sequence[int] | None) -> None:
+        if self.grad_positions:
+            self.upstream = upstream_gradient(self.case, out_shape, self.seed)
+        self.prints = fingerprint.fingerprints(self._shared())
+
+    def _shared(self) -> list[torch.Tensor]:
+        return [*self.inputs, *([] if self.upstream is None else [self.upstream])]
+
+    def restore(self) -> None:
+        """Whatever a variant did to the shared inputs, the next one finds them as they were."""
+        self.inputs = make_inputs(self.case, self.seed)
+        self._finish(None if self.upstream is None else self.upstream.shape)
+
+    def changed(self) -> str:
+        """Names of the inputs that are no longer what they were; empty when all are."""
+        names = [*(spec.name for spec in self.case.inputs), "upstream gradient"]
+        now = fingerprint.fingerprints(self._shared())
+        return ", ".join(names[i] for i in fingerprint.changed(self.prints, now))
+
+    def kind_fault(self, output: Any) -> str:
+        """Why an output is not what it must be, its values apart; empty when it is."""
+        tensors = self.tensors(output)
+        if len(tensors) != len(self.parts):
+            return f"returned {len(tensors)} gradients, not {len(self.parts)}"
+        faults = (
+            check.kind_fault(x, p.shape, p.dtype, self.case.device) for x, p in zip(tensors, self.parts)
+        )
+        return next(filter(None, faults), "")
+
+    def tensors(self, output: Any) -> list[Any]:
+        return list(output) if self.grad_positions else [output]
 
     @property
-    def grad_positions(self) -> list[int]:
-        return [i for i, spec in enumerate(self.case.inputs) if spec.name in self.case.grad]
+    def output_bytes(self) -> list[int]:
+        return [torch.Size(part.shape).numel() * part.dtype.itemsize for part in self.parts]
 
     @property
-    def dtypes(self) -> list[torch.dtype]:
-        """Expected dtype of each output (gradients have their input's)."""
-        if self.case.direction == "forward":
-            return [torch_dtype(self.case.out_dtype)]
-        return [torch_dtype(self.case.inputs[i].dtype) for i in self.grad_positions]
+    def outbox(self) -> Outbox:
+        if self._outbox is None:
+            self._outbox = self._make(self.parts)
+        return self._outbox
+
+    def close(self) -> None:
+        if self._outbox is not None:
+            self._outbox.close()
+        self._outbox, self.inputs, self.upstream = None, [], None
 
 
 @dataclass
 class Proof:
-    """A variant's verdict on a case; `trial` is what may be timed when the status is ok."""
+    """A variant's facts on a case; `trial` is what may be timed when nothing spoke against it."""
 
     facts: dict[str, Any]
-    trial: Trial | None = None
-    recheck: Callable[[Any], str] = lambda output: ""
+    trial: Trial | None = field(default=None)
 
 
-def prove(cases: list[OpenCase], entry: Entry, fn: Callable) -> Proof:
-    """The verdict over several cases: the first that is wrong decides; errors are the worst of all."""
-    proof, worst = None, {}
-    for one in cases:
-        proof = _prove_one(one, entry, fn)
-        if entry.interpreted and proof.facts["reason"]:
-            sizes = " ".join(f"{dim}={size}" for dim, size in one.case.shape.items())
-            proof.facts["reason"] = f"at {sizes}: {proof.facts['reason']}"
-        for name in ERRORS:
-            worst[name] = max(worst.get(name, 0.0), proof.facts[name])
-        if proof.facts["status"] != "ok":
-            return proof
-    return Proof(proof.facts | worst, proof.trial, proof.recheck)
+# Asks the judge about the copies in an outbox, a call's, and says whether they were right.
+Judged = Callable[[int, Outbox, str], bool]
 
 
-def make_trial(one: OpenCase, entry: Entry, fn: Callable, upstream: torch.Tensor | None) -> Trial:
-    """The timed call. Backward: the forward runs in `prepare`, only the gradient call is timed."""
+def prove(
+    cases: dict[int, OpenCase],
+    entry: Entry,
+    fn: Callable,
+    judged: Judged,
+    announce: Callable[[str], None] = lambda where: None,
+) -> Proof:
+    """Check a variant on the cases at these positions; the first that is wrong decides.
+
+    `announce` is told which one beside the case itself it is. One of those may be refused: it does not apply.
+    """
+    facts: dict[str, Any] = {}
+    for position, one in cases.items():
+        announce(one.case.where)
+        try:
+            found = _prove_one(position, one, entry, fn, judged)
+        except NotImplementedError:
+            if not one.case.where:
+                raise
+            continue
+        facts = {**found, **facts} if facts and found["status"] == "ok" else found
+        if facts["status"] != "ok":
+            return Proof(facts | {"position": position})
+        if one.case.where and sum(one.output_bytes) > _LARGE:
+            one.close()
+    return Proof(facts, make_trial(next(iter(cases.values())), entry, fn))
+
+
+def make_trial(one: OpenCase, entry: Entry, fn: Callable) -> Trial:
+    """The timed call. Backward: the forward runs in `prepare`, only the gradient call is timed.
+
+    It takes the inputs that the case has when it is called: they are redrawn now and then.
+    """
     arguments = {**one.case.attrs, **entry.variant.kwargs, **entry.params}
-    if upstream is None:
-        return Trial(lambda: fn(*one.inputs, **arguments))
     wanted = one.grad_positions
-    leaves = [x.detach().requires_grad_(i in wanted) for i, x in enumerate(one.inputs)]
-    kept: list[Any] = [None]
+    if not wanted:
+        return Trial(lambda: fn(*one.inputs, **arguments))
+    kept: list[Any] = [None, None]
 
     def forward() -> None:
-        kept[0] = None
-        kept[0] = fn(*leaves, **arguments)
+        kept[:] = None, None
+        leaves = [x.detach().requires_grad_(i in wanted) for i, x in enumerate(one.inputs)]
+        kept[:] = fn(*leaves, **arguments), [leaves[i] for i in wanted]
 
     def backward() -> Any:
-        return torch.autograd.grad(kept[0], [leaves[i] for i in wanted], upstream)
+        return torch.autograd.grad(kept[0], kept[1], one.upstream)
 
     return Trial(backward, forward)
 
 
-def _prove_one(one: OpenCase, entry: Entry, fn: Callable) -> Proof:
-    expected, upstream = one.reference(entry.variant.kwargs)
-    trial = make_trial(one, entry, fn, upstream)
-
-    def errors_of(output: Any) -> check.Errors:
-        return _compare(output, one, expected, entry)
-
-    with _inputs_kept(one) as kept:
-        sizes = [e.numel() * d.itemsize for e, d in zip(expected, one.dtypes)]
-        with check.poisoned(sizes, one.case.device):
-            output, first_ms, peak_mb = _first_call(trial, one.case.device)
-        errors = errors_of(output)
-        reason = errors.reason or _inputs_changed(one, kept)
-        same = None
-        if not reason:
-            same, reason = _again(trial, output, one, errors_of)
-    facts = {
-        "status": "wrong" if reason else "ok",
-        "stage": "check" if reason else "",
-        "reason": reason,
-        **{name: getattr(errors, name) for name in ERRORS},
-        "deterministic": same,
-        "first_call_ms": first_ms,
-        "peak_memory_mb": peak_mb,
-    }
-    return Proof(facts, trial, lambda output: errors_of(output).reason)
-
-
-@contextlib.contextmanager
-def _inputs_kept(one: OpenCase) -> Iterator[list[torch.Tensor]]:
-    """Whatever a variant does to the shared inputs, the next variant finds them as they were."""
-    before = check.snapshot(one.inputs)
+def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged: Judged) -> dict:
+    """Facts. Beside the case itself one call has to do."""
+    trial = make_trial(one, entry, fn)
+    beside = bool(one.case.where)
+    fence = guards.Fence(one.output_bytes if sum(one.output_bytes) < _LARGE else (), one.case.device)
     try:
-        yield before
+        with poison.poisoned(one.output_bytes, one.case.device):
+            output, first_ms, peak_mb = _first_call(trial, one)
+        facts = {"first_call_ms": first_ms, "peak_memory_mb": peak_mb}
+        if fence.broken():
+            fence.leave(output)
+            reason = "wrote out of bounds, next to its output"
+            return facts | {"status": "wrong", "stage": "check", "reason": reason, "fatal": True}
+        right, reason = _judge(position, one, output, judged, "")
+        same = None
+        if right and not reason and not beside:
+            same, right, reason = _again(position, one, trial, output, judged)
+        del output
+        if right and not reason and not beside:
+            facts["untimed_us"], reason = _habits(one, entry, trial)
+        reason = reason or ("" if not (names := one.changed()) else f"changed its input {names}")
     finally:
-        with contextlib.suppress(torch.AcceleratorError):  # a poisoned context: the worker is replaced
-            for i in check.changed(one.inputs, before):
-                one.inputs[i].copy_(before[i])
+        if _alive(one.case.device) and one.changed():
+            one.restore()
+    status = "ok" if right and not reason else "wrong"
+    stage = "check" if status == "wrong" else ""
+    return facts | {"status": status, "stage": stage, "reason": reason, "deterministic": same}
 
 
-def _again(trial: Trial, output: Any, one: OpenCase, errors_of: Callable) -> tuple[bool, str]:
-    """A second call: whether it gave the same bits, and what is wrong with it when it did not."""
-    second = _call(trial, one.case.device)
-    if _identical(output, second):
-        return True, ""
-    reason = errors_of(second).reason
-    return False, reason and f"right once, wrong when called again: {reason}"
+def _habits(one: OpenCase, entry: Entry, trial: Trial) -> tuple[float, str]:
+    """How long its calls take, and what is wrong with a variant whose outputs are right."""
+    walls: list[float] = []
+
+    def call() -> None:
+        trial.prepare()
+        walls.append(guards.wall_us(trial.call, one.case.device))
+
+    if name := guards.borrowed(entry.variant, _theirs(one.case), call):
+        return 0.0, f"declares a kernel of its own and calls the built-in's {name}"
+    walls.clear()  # a profiler's is longer
+    kept = guards.kept(call, one.case.device)
+    return min(walls), f"holds memory: {kept}" if kept else ""
 
 
-def _call(trial: Trial, device: str) -> Any:
+def _theirs(case: Case) -> list[Target]:
+    """Whose operators are no kernel of a variant's own."""
+    return [case.reference, *([case.builtin.target] if case.builtin else [])]
+
+
+def _alive(device: str) -> bool:
+    """Whether the CUDA context still works; a poisoned one goes with its worker."""
+    try:
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _judge(position: int, one: OpenCase, output: Any, judged: Judged, call: str) -> tuple[bool, str]:
+    """Whether an output that was put when its call returned is right, and what is wrong by itself."""
+    fault = one.kind_fault(output)
+    if fault:
+        return False, fault
+    right = judged(position, one.outbox, call)
+    if not right:
+        time.sleep(_LATER_S)  # nothing is lost by it
+    if one.outbox.differs(one.tensors(output)):
+        return False, "changed its output after it had returned: work goes on elsewhere"
+    return right, ""
+
+
+def _again(position: int, one: OpenCase, trial: Trial, output: Any, judged: Judged) -> tuple[bool, bool, str]:
+    """A second call: whether it gave the same bits, whether it is right, and what is wrong by itself."""
+    second = _call(trial, one)
+    if not one.kind_fault(second) and all(map(same_bits, one.tensors(output), one.tensors(second))):
+        return True, True, ""
+    right, reason = _judge(position, one, second, judged, "right once, wrong when called again: ")
+    return False, right, reason and f"right once, wrong when called again: {reason}"
+
+
+def _call(trial: Trial, one: OpenCase) -> Any:
+    """Call it; a copy of the output is taken at once, before anything waits for the device."""
     trial.prepare()
     output = trial.call()
-    if device != "cpu":
-        torch.cuda.synchronize(device)
+    if not one.kind_fault(output):
+        one.outbox.put(one.tensors(output))
+    if one.case.device != "cpu":
+        torch.cuda.synchronize(one.case.device)
     return output
 
 
-def _first_call(trial: Trial, device: str) -> tuple[Any, float, float | None]:
+def _first_call(trial: Trial, one: OpenCase) -> tuple[Any, float, float | None]:
     """Output, milliseconds (just-in-time compilation included), and peak memory it added in MB."""
+    device = one.case.device
+    one.outbox  # noqa: B018 - its memory is not the variant's
     before = _reset_peak(device)
     start = time.perf_counter()
-    output = _call(trial, device)
+    output = _call(trial, one)
     elapsed = (time.perf_counter() - start) * 1e3
     peak = None if before is None else (torch.cuda.max_memory_allocated(device) - before) / 1e6
     return output, elapsed, peak
@@ -179,28 +269,3 @@ def _reset_peak(device: str) -> int | None:
         return None
     torch.cuda.reset_peak_memory_stats(device)
     return torch.cuda.memory_allocated(device)
-
-
-def _tensors(output: Any, one: OpenCase) -> list[Any]:
-    return list(output) if one.case.direction == "backward" else [output]
-
-
-def _compare(output: Any, one: OpenCase, expected: list[torch.Tensor], entry: Entry) -> check.Errors:
-    """The worst of the outputs; the first wrong one decides."""
-    found = []
-    for tensor, wanted, dtype in zip(_tensors(output, one), expected, one.dtypes, strict=True):
-        found.append(check.compare(tensor, wanted, dtype, one.case.device, entry.variant.accuracy))
-    wrong = next((e for e in found if e.reason), None)
-    return wrong or check.Errors(*(max(getattr(e, name) for e in found) for name in ERRORS))
-
-
-def _identical(first: Any, second: Any) -> bool:
-    """Bit for bit, NaN equal to NaN."""
-    firsts = first if isinstance(first, tuple) else (first,)
-    seconds = second if isinstance(second, tuple) else (second,)
-    return not check.changed(seconds, firsts)
-
-
-def _inputs_changed(one: OpenCase, before: list[torch.Tensor]) -> str:
-    names = [one.case.inputs[i].name for i in check.changed(one.inputs, before)]
-    return f"changed its input {', '.join(names)}" if names else ""

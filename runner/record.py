@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
-import io
 import json
 import os
 import platform
+import re
 import socket
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from runner.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS, cell
+from runner import tables
+from runner.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
 from runner.model import Refusal, Settings
+from runner.tables import Table, write_whole
 
 _ROOT = Path(__file__).resolve().parent.parent
+_SEED = re.compile(r"^seed: \d+$", re.MULTILINE)  # kept from variants as long as they run
+CEILINGS = "ceilings.json"
 _MOST_WORDS = 2000  # characters of a reason or a note
 
 
@@ -65,38 +68,52 @@ def _removed(folder: Path) -> str:
     return f"output: the folder was removed while the run worked: {folder}"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Make or replace a text file at once: a disk that fills up leaves what was there. Raises OSError."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
 class Record:
     """Writes one run folder. `alone` is False for a job, whose folder's name is unique in its sweep only.
 
+    A folder that has tables already is carried on with: `rows` are then those that it has, as text.
     Each method raises Refusal where the disk does not take what it writes; tables keep whole lines.
     """
 
     def __init__(self, folder: Path, settings: Settings, alone: bool = True) -> None:
         self.folder = folder
         self.run_id = folder.name if alone else f"{folder.parent.name}/{folder.name}"
-        self.rows: list[dict[str, Any]] = []
         with writing(folder):
-            write_whole(folder / "config.yaml", settings.resolved_yaml)
+            self.rows: list[dict[str, Any]] = tables.rows(folder / "results.csv", COLUMNS)
+            self._done = {row["row_id"]: row for row in self.rows}
+            for name in ("samples.csv", "traps.csv"):  # of rows that were lost
+                tables.keep_only(folder / name, self._done)
+            hidden = _SEED.sub("seed: null  # until the run is done", settings.resolved_yaml)
+            write_whole(folder / "config.yaml", hidden)
             self.log = open(folder / "run.log", "ab", buffering=0)  # noqa: SIM115 - closed by close()
-            self._results = _Table(folder / "results.csv", COLUMNS)
-            self._samples = _Table(folder / "samples.csv", SAMPLE_COLUMNS)
+            self._results = Table(folder / "results.csv", COLUMNS)
+            self._samples = Table(folder / "samples.csv", SAMPLE_COLUMNS)
+
+    @property
+    def fresh(self) -> int:
+        """How many rows were added."""
+        return len(self.rows) - len(self._done)
+
+    def row_of(self, row_id: str) -> dict[str, Any] | None:
+        """The row of that id which the folder had before; None where it is still to be found."""
+        return self._done.get(row_id)
 
     def environment(self, settings: Settings, worker: dict[str, Any]) -> None:
-        """`environment.json`: command, host, versions and the worker's device."""
-        facts = {"run_id": self.run_id, "command": list(settings.command), "seed": settings.seed}
-        text = json.dumps(facts | host_facts() | worker, indent=2, sort_keys=True, default=str)
+        """`environment.json`: command, host, versions and the worker's device.
+
+        Where it is there already, the time is added. Raises Refusal where the device is another one.
+        """
+        path = self.folder / "environment.json"
+        facts = {"run_id": self.run_id, "command": list(settings.command)} | host_facts() | worker
         with writing(self.folder):
-            write_whole(self.folder / "environment.json", text + "\n")
+            if path.exists():
+                facts = _resumed(json.loads(path.read_text("utf-8")), facts, self.folder)
+            write_whole(path, json.dumps(facts, indent=2, sort_keys=True, default=str) + "\n")
+
+    def ceilings(self, known: dict[str, Any]) -> None:
+        """`ceilings.json`: what the limits of this run were made from."""
+        with writing(self.folder):
+            write_whole(self.folder / CEILINGS, json.dumps(known, sort_keys=True) + "\n")
 
     def add(self, row: dict[str, Any]) -> None:
         """Write a row. An over-long reason or note is cut, in `row` too."""
@@ -106,18 +123,19 @@ class Record:
             row[name] = _cut(row[name])
         self.rows.append(row)
         with writing(self.folder):
-            self._results.write(row)
+            self._results.write(row | {"seed": ""})  # told when nothing runs any more
             self._results.flush()
 
-    def samples(self, row: dict[str, Any], series: dict[str, Any], sm_mhz: list[float | None]) -> None:
-        """Every raw trial of a row, in time order; `sm_mhz` by round."""
+    def samples(
+        self, row: dict[str, Any], series: dict[str, Any], sm_mhz: list[float | None], judged: set[int]
+    ) -> None:
+        """Every raw trial of a row, in time order; `sm_mhz` by round; `judged`: rounds."""
         fixed = {"row_id": row["row_id"], "timing": row["timing"]}
         names = ("rounds", "turns", "start_ns", "device_us", "host_us")
-        last = len(series["rounds"]) - 1
-        for i, (round_, turn, start, device, host) in enumerate(zip(*(series[name] for name in names))):
+        for round_, turn, start, device, host in zip(*(series[name] for name in names)):
             clock = sm_mhz[round_] if round_ < len(sm_mhz) else None
             times = {"round": round_, "turn": turn, "start_ns": start, "device_us": device, "host_us": host}
-            checked = {"sm_mhz": clock, "checked": "true" if i == last else "false"}
+            checked = {"sm_mhz": clock, "checked": "true" if round_ in judged else "false"}
             self._samples.write(fixed | times | checked)
         with writing(self.folder):
             self._samples.flush()
@@ -126,12 +144,22 @@ class Record:
         """`traps.csv`: what each way of timing a row read. The first reading is the right one."""
         path, right = self.folder / "traps.csv", readings[0][2]
         with writing(self.folder):
-            table = _Table(path, TRAP_COLUMNS, more=path.exists())
+            table = Table(path, TRAP_COLUMNS)
             for way, lesson, reads in readings:
                 cells = (row["row_id"], row["variant"], way, reads, reads / right, lesson)
                 table.write(dict(zip(TRAP_COLUMNS, cells)))
             table.flush()
             table.close()
+
+    def tell_seed(self, settings: Settings) -> None:
+        """When nothing runs any more: the seed, into the rows, the configuration and the environment."""
+        path = self.folder / "environment.json"
+        with writing(self.folder):
+            tables.fill(self._results.path, "seed", str(settings.seed))
+            write_whole(self.folder / "config.yaml", settings.resolved_yaml)
+            if path.exists():
+                facts = json.loads(path.read_text("utf-8")) | {"seed": settings.seed}
+                write_whole(path, json.dumps(facts, indent=2, sort_keys=True) + "\n")
 
     def close(self) -> None:
         self._results.close()
@@ -139,53 +167,18 @@ class Record:
         self.log.close()
 
 
-class _Table:
-    """A CSV file that grows by whole lines; cells that a spreadsheet would run stay text."""
-
-    def __init__(self, path: Path, columns: tuple[str, ...] | list[str], more: bool = False) -> None:
-        self.path, self._columns = path, columns
-        self._file = open(path, "ab" if more else "xb", buffering=0)  # noqa: SIM115 - closed by close()
-        self._waiting = io.StringIO(newline="")
-        self._writer = csv.writer(self._waiting, lineterminator="\n")
-        if not more:
-            self._writer.writerow(columns)
-            self.flush()
-
-    def write(self, row: dict[str, Any]) -> None:
-        """Keep a row until the next flush."""
-        self._writer.writerow([_inert(row.get(name)) for name in self._columns])
-
-    def flush(self) -> None:
-        """Put what was kept into the file: all of it, or nothing and OSError."""
-        data = self._waiting.getvalue().encode("utf-8", errors="backslashreplace")
-        self._waiting.seek(0)
-        self._waiting.truncate()
-        _append(self._file, data)
-
-    def close(self) -> None:
-        self._file.close()
+_DEVICE = ("device_name", "device_uuid", "driver", "torch", "torch_cuda", "torch_git", "triton")
 
 
-def _append(file: BinaryIO, data: bytes) -> None:
-    size = os.fstat(file.fileno()).st_size
-    try:
-        while data:
-            data = data[file.write(data) :]
-    except OSError:
-        file.truncate(size)  # a full disk takes a part first
-        file.seek(size)
-        raise
-
-
-_BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"  # of lines, for one reader or another
-_CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
-_PRINTED = {code: f"\\x{code:02x}" for code in _CONTROLS} | dict.fromkeys(map(ord, _BREAKS), " ")
-
-
-def _inert(value: Any) -> str:
-    """A cell as one line of text. Words that start like a spreadsheet formula get an apostrophe in front."""
-    text = cell(value).translate(_PRINTED)
-    return "'" + text if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else text
+def _resumed(before: dict[str, Any], now: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The facts as they were, with one more time. A worker that did not start left none of its own."""
+    if "torch" not in before:
+        return now
+    other = [key for key in _DEVICE if before.get(key) != now.get(key)]
+    if other:
+        what = ", ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in other)
+        raise Refusal(f"resume={folder}: since it was started {what}; put that back, or start a new run")
+    return before | {"resumed_utc": [*before.get("resumed_utc", []), now["time_utc"]]}
 
 
 def _cut(words: str) -> str:

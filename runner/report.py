@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import csv
-import re
+import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -14,15 +15,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner import cells, roofline
+from runner import cells, page, roofline, surface
 from runner.columns import best_first
+from runner.markdown import escaped
+from runner.markdown import table as markdown_table
 from runner.model import Entry, Plan, PlannedCase, Refusal
 from runner.plan import check_bytes
 from runner.progress import COLOURS, title
-from runner.record import write_whole
+from runner.record import write_whole, writing
 
 _NOT_A_TERMINAL = 1000  # columns: what is piped is never wrapped
 _TRAPS = "the same calls, timed in other ways"
+_TRAP_HEADINGS = ("variant", "timed how", "reads", "of the right time", "why")
+_WORDS = ("variant", "verdict")
 _LEFT_OUT_FIRST = ("p20 - p80", "max error", "speedup")  # where a terminal is too narrow
 
 
@@ -120,7 +125,7 @@ def _print_traps(console: Console, folder: Path) -> None:
         return
     console.print(Text(_TRAPS, style="bold"), soft_wrap=True)
     table = _plain_table()
-    for name in ("variant", "timed how", "reads", "of the right time", "why"):
+    for name in _TRAP_HEADINGS:
         number = name in ("reads", "of the right time")
         table.add_column(name, justify="right" if number else "left", no_wrap=name in ("variant", "reads"))
     for row in rows:
@@ -132,16 +137,19 @@ def _print_traps(console: Console, folder: Path) -> None:
 # ---- as markdown ----
 
 
-def write(folder: Path) -> None:
-    """`report.md` beside the tables it was made from."""
+def write(folder: Path, pictures: bool = False) -> None:
+    """`report.md` beside its tables; with `pictures` also `report.html`, where it can be drawn."""
     write_whole(folder / "report.md", markdown(folder))
+    if pictures and page.available():
+        page.write(folder)
 
 
 def markdown(folder: Path) -> str:
     """The same tables as a GitHub markdown page."""
     seed = cells.seeds(read(folder))
     head = [f"# {folder.name}", *([seed[0].upper() + seed[1:] + "."] if seed else [])]
-    return "\n\n".join([*head, f"{tables(folder)}\n{trap_table(folder)}"])
+    parameters = "\n".join(surface.sections(read(folder)))
+    return "\n\n".join([*head, f"{tables(folder)}\n{parameters}{trap_table(folder)}"])
 
 
 def tables(folder: Path, op: str = "") -> str:
@@ -149,19 +157,9 @@ def tables(folder: Path, op: str = "") -> str:
     lines = []
     for heading, rows in cases([row for row in read(folder) if op in ("", row["op"])]):
         headings, body = cells.table(rows)
-        rule = "".join("---|" if name in ("variant", "verdict") else "---:|" for name in headings)
-        lines += [f"**{_escaped(heading)}**", "", _line(headings), f"|{rule}", *map(_line, body), ""]
-        lines += [*(f"- {_escaped(remark)}" for remark in cells.remarks(rows, folder)), ""]
+        lines += [f"**{escaped(heading)}**", "", *markdown_table(headings, body, _WORDS), ""]
+        lines += [*(f"- {escaped(remark)}" for remark in cells.remarks(rows, folder)), ""]
     return "\n".join(lines)
-
-
-def _line(words: Iterable[str]) -> str:
-    return "| " + " | ".join(map(_escaped, words)) + " |"
-
-
-def _escaped(text: str) -> str:
-    """As it stands, on a markdown page: no emphasis, no tags, no further cells."""
-    return re.sub(r"([\\|*<])", r"\\\1", " ".join(text.split("\n")))
 
 
 def traps(folder: Path) -> list[dict[str, str]]:
@@ -173,9 +171,8 @@ def traps(folder: Path) -> list[dict[str, str]]:
 def trap_table(folder: Path) -> str:
     """`traps.csv` as markdown; empty where there is none."""
     rows = traps(folder)
-    lines = [f"**{_TRAPS}**", ""]
-    lines += ["| variant | timed how | reads | of the right time | why |", "|---|---|---:|---:|---|"]
-    return "\n".join([*lines, *(_line(_trap(row)) for row in rows)]) + "\n" if rows else ""
+    lines = markdown_table(_TRAP_HEADINGS, map(_trap, rows), ("variant", "timed how", "why"))
+    return "\n".join([f"**{_TRAPS}**", "", *lines]) + "\n" if rows else ""
 
 
 def _trap(row: dict[str, str]) -> tuple[str, ...]:
@@ -226,3 +223,32 @@ def _intent(entry: Entry) -> str:
     if entry.interpreted:
         return f"{name}: checked in Triton's interpreter at the smoke shapes, not timed"
     return f"{name}: {cells.size(entry.memory_bytes)}"
+
+
+# ---- again, from the files alone ----
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """`python -m runner.report <folder>`: 0, or 2 with a sentence."""
+    about = "Writes report.md and report.html again and draws plots/*.png, from the tables in a folder alone."
+    parser = argparse.ArgumentParser("python -m runner.report", description=about)
+    parser.add_argument("folders", nargs="+", type=Path, metavar="folder")
+    folders = parser.parse_args(argv).folders
+    try:
+        for folder in folders:
+            read(folder)  # which refuses a folder without a table
+            with writing(folder):
+                write(folder, pictures=True)
+                if page.available():
+                    page.write_plots(folder)
+            print(folder / ("report.html" if page.available() else "report.md"))
+    except Refusal as refusal:
+        print(f"runner: {refusal}", file=sys.stderr)
+        return 2
+    if not page.available():
+        print(f"runner: {page.MISSING}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

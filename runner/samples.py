@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 TIMINGS = ("cold", "warm", "graph", "burst")
+COLD = ("cold", "graph")  # the timings that find the cache empty
+Returned = Callable[[Any], None]  # is given a call's output at once, before anything waits for the device
+
+
+def ignore(output: Any) -> None:
+    """Nothing is to be done with an output."""
 
 
 def _nothing() -> None:
@@ -39,8 +45,8 @@ class Sample:
 class Timer(Protocol):
     """A trial that is ready to be timed on a clock in one of the `TIMINGS`."""
 
-    def once(self) -> tuple[Sample, Any]:
-        """Time it once: the sample and the call's output."""
+    def once(self, returned: Returned = ignore) -> tuple[Sample, Any]:
+        """Time it once: the sample and the call's output, which `returned` gets first."""
 
     def end_to_end_us(self) -> float:
         """Wall time of one call and its synchronize."""

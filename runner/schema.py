@@ -29,13 +29,14 @@ class MeasureNode:
 
 @dataclass
 class LimitsNode:
-    """Seconds after which a stage is stopped."""
+    """Seconds after which a stage is stopped; host memory of a worker, by default 90 % of what is free."""
 
     start_s: Number = 120
     build_s: Number = 600
     inputs_s: Number = 300
     check_s: Number = 600
     measure_s: Number = 600
+    memory_gb: Number | None = None
 
 
 @dataclass
@@ -46,6 +47,7 @@ class InputNode:
     init: str = "normal"
     layouts: list[str] = field(default_factory=lambda: ["contiguous"])
     dtype: str | None = None
+    check: list[str] = field(default_factory=lambda: ["huge", "tiny"])
 
 
 @dataclass
@@ -100,6 +102,7 @@ class OpNode:
     variants: dict[str, VariantNode]
     why: str = ""
     dim_defaults: dict[str, str | int] = field(default_factory=dict)
+    builtin: str | None = None
     attrs: dict[str, list[Any]] = field(default_factory=dict)
     grad: list[str] = field(default_factory=list)
 
@@ -117,8 +120,9 @@ class Config:
     shapes: Annotated[str | list[Table] | None, "a set of the op (smoke, table) or a list, see above"] = None
     layout: Annotated[Names, "contiguous, transposed, offset1, strided, a list, all"] = "contiguous"
     inputs: Annotated[Table, "inputs.<name>=: the .pt or .npy file of it"] = field(default_factory=dict)
-    device: Annotated[str, "auto, cpu, cuda, cuda:1; auto takes a GPU when there is one"] = "auto"
+    device: Annotated[str, "auto, cpu, cuda, cuda:1, cuda:any (one that no other run has)"] = "auto"
     mode: Annotated[str, "what to do, see below"] = "bench"
+    check: Annotated[str, "standard, or sanitizer: also under NVIDIA's compute-sanitizer"] = "standard"
     measure: Annotated[MeasureNode, "default, quick, thorough: how times are taken"] = field(
         default_factory=dict
     )
@@ -127,9 +131,9 @@ class Config:
     baseline: Annotated[str | None, "the variant that speedup is measured against"] = None
     seed: Annotated[int | None, "of the inputs; drawn at random and recorded when not given"] = None
     output: Annotated[str, "where run folders go; from where you are"] = "outputs"
-    limits: Annotated[LimitsNode, "limits.<stage>_s=: seconds, of start, build, inputs, check, measure"] = (
-        field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
-    )
+    limits: Annotated[
+        LimitsNode, "limits.<stage>_s=: seconds of start, build, inputs, check, measure; memory_gb"
+    ] = field(default_factory=lambda: asdict(LimitsNode()))  # type: ignore[assignment]
     why: Annotated[str, "a sentence for the record; experiments have one"] = ""
 
 
@@ -155,4 +159,6 @@ TIMINGS = {
 INITS = ("normal", "uniform", "integers")
 UNITS = ("fp32", "tf32", "bf16", "fp64")
 ACCURACIES = ("elementwise", "normwise")
+CHECKS = ("huge", "tiny", "infinities")
+DEPTHS = ("standard", "sanitizer")  # of the check
 SETS = ("cuda", "cpu", "smoke")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,19 @@ import torch
 from runner import artifacts, ceilings, environment, nvml, prove, traps
 from runner.announcer import Announcer, wire
 from runner.build import BuildError, Built, NotInstalled, StaleProcess, build
-from runner.faults import ReferenceFailed, Tampered, log, place, said
+from runner.exchange import Outbox, Part
+from runner.faults import Tampered, log, place, said
 from runner.measure import clock_for, rule_for, take_turns
-from runner.model import Entry, Measure, PlannedCase
+from runner.model import HOST, Entry, Measure, PlannedCase
 from runner.sources import digest
 from runner.state import State
 
 
 class Session:
-    """One method per request. `emit(event, **fields)` sends an event to the parent."""
+    """One method per request. `emit` sends an event to the parent; `ask` waits for the answer to it."""
 
-    def __init__(self, emit: Callable[..., None]) -> None:
-        self.emit = emit
+    def __init__(self, answers: Any) -> None:
+        self.emit, self.ask = answers.emit, answers.ask
         self.device = "cpu"
         self.clock: Any = None
         self.state: State | None = None
@@ -37,7 +38,8 @@ class Session:
         self.planned: PlannedCase | None = None
         self.proofs: dict[int, prove.Proof] = {}
         self.cases: list[prove.OpenCase] = []
-        self.smoke: list[prove.OpenCase] = []
+        self.way = HOST  # how the judge sees outputs
+        self.judge = 0  # its process
 
     def hello(self, device: str, threads: int) -> dict[str, Any]:
         """Take a device; what it is."""
@@ -52,22 +54,28 @@ class Session:
             self.card, self.no_card = nvml.open_card(facts["device_uuid"])
             facts["nvml"] = self.no_card or self.card.blind_spot((os.getpid(),)) or "reads this card"
         self.clock = clock_for(device)  # before any variant could change what it is made of
-        self.state = State()
+        self.state = State((self.clock,))
         gc.collect()
         gc.freeze()  # torch's hundred thousand objects stay: a collection is then short, also between trials
         return {"facts": facts}
 
-    def open(self, planned: PlannedCase, seed: int) -> dict[str, Any]:
-        """Take a case. Its inputs are made and its reference evaluated when a variant is proven."""
-        self.close()
-        self.planned = planned
+    def offer(self, way: str, count: int) -> dict[str, Any]:
+        """0, 1, 2 ... in memory that the judge may be able to see this way."""
         try:
-            definition = prove.definition_of(planned.case.reference)
-        except StaleProcess:
-            return {"status": "stale"}
-        self.cases = [prove.OpenCase(planned.case, definition, seed)]
-        self.smoke = [prove.OpenCase(case, definition, seed) for case in planned.smoke]
-        return {"status": "open"}
+            self._offered = Outbox(self.device, way, [Part((count,), torch.int64)])
+            self._offered.put([torch.arange(count)])
+        except RuntimeError as error:
+            return {"place": {}, "why": said(error)}
+        self._synchronize()
+        return {"place": self._offered.place, "why": ""}
+
+    def open(self, planned: PlannedCase, way: str) -> dict[str, Any]:
+        """Take a case. Its inputs are made when a variant is proven."""
+        self.close()
+        self.planned, self.way = planned, way
+        make = functools.partial(Outbox, self.device, way)
+        self.cases = [prove.OpenCase(case, make) for case in planned.checked]
+        return {}
 
     def close(self) -> None:
         """Let go of the case and its memory."""
@@ -75,18 +83,20 @@ class Session:
             return
         if any(entry.variant.compile for entry in self.planned.entries):
             torch.compiler.reset()
-        self.planned, self.proofs, self.cases, self.smoke = None, {}, [], []
+        for one in self.cases:
+            one.close()
+        self.planned, self.proofs, self.cases = None, {}, []
         gc.collect()
         if self.device != "cpu":
             torch.cuda.empty_cache()
 
-    def prove(self, index: int, keep: str) -> dict[str, Any]:
+    def prove(self, index: int, keep: str, draws: dict[int, dict[str, Any]]) -> dict[str, Any]:
         """Build one variant and check it. Answers with `status`, `stage`, `reason` and what was found."""
         entry = self.planned.entries[index]
-        short = self._too_large(entry)
-        if short:
-            return {"status": "skipped", "stage": "", "reason": short}
-        self._reference(entry)
+        self.emit("step", index=None, stage="inputs", what="inputs")
+        for position, draw in draws.items():
+            self.cases[position].draw(**draw)
+        self._at = ""  # which case beside the timed one a variant is checked on
         self.emit("step", index=index, stage="build", what="build")
         try:
             built = build(entry.variant, self.device, Path(keep))
@@ -100,23 +110,21 @@ class Session:
             return self._raised(error, "build")
         sha = digest(entry.variant)  # of what was just imported: the file may change while it is checked
         self.emit("step", index=index, stage="check", what="check")
-        return self._check(index, entry, built, Path(keep)) | {"source_sha": sha}
+        cases = {position: self.cases[position] for position in draws}
+        return self._check(index, entry, built, Path(keep), cases) | {"source_sha": sha}
 
-    def _reference(self, entry: Entry) -> None:
-        """Evaluate the op's definition first, so that its faults are not a variant's."""
-        self.emit("step", index=None, stage="inputs", what="inputs and reference")
-        for one in self.smoke if entry.interpreted else self.cases:
-            one.draw()
-            try:
-                one.reference(entry.variant.kwargs)
-            except Exception as error:
-                raise ReferenceFailed(f"the op's reference failed: {said(error)}") from error
+    def _check(self, index: int, entry: Entry, built: Built, keep: Path, cases: dict) -> dict[str, Any]:
+        def judged(position: int, outbox: Outbox, call: str) -> bool:
+            told = {"index": index, "position": position, "place": outbox.place, "fault": ""}
+            return self.ask("output", **told, round=None, call=call)["right"]
 
-    def _check(self, index: int, entry: Entry, built: Built, keep: Path) -> dict[str, Any]:
-        cases = self.smoke if entry.interpreted else self.cases
+        def announce(where: str) -> None:
+            self._at = f"at {where}: " if where else ""
+            self.emit("step", index=index, stage="check", what=f"check {where}".strip())
+
         try:
             with artifacts.capture(entry.variant, built) as captured:
-                proof = prove.prove(cases, entry, built.fn)
+                proof = prove.prove(cases, entry, built.fn, judged, announce)
         except NotImplementedError as refusal:
             sentence = str(refusal).strip() or "it says that it cannot do this case"
             return {"status": "skipped", "stage": "check", "reason": sentence}
@@ -136,12 +144,16 @@ class Session:
     def _raised(self, error: BaseException, stage: str) -> dict[str, Any]:
         """The verdict on a variant that raised, and whether the process survived it."""
         log(traceback.format_exception(error))
-        answer = {"status": "error", "stage": stage, "reason": said(error) + place(error)}
+        answer = {"status": "error", "stage": stage, "reason": self._at + said(error) + place(error)}
         if isinstance(error, torch.OutOfMemoryError):
             answer["reason"] = "out of device memory: " + said(error).partition(": ")[2]
         del error
         gc.collect()
         return answer | {"fatal": not self._device_alive() or bool(self.state.changes())}
+
+    def _synchronize(self) -> None:
+        if self.device != "cpu":
+            torch.cuda.synchronize(self.device)
 
     def _device_alive(self) -> bool:
         """False when the CUDA context is poisoned and only a new process helps."""
@@ -154,26 +166,25 @@ class Session:
         torch.cuda.empty_cache()
         return True
 
-    def _too_large(self, entry: Entry) -> str:
-        total = environment.memory_bytes(self.device)
-        need = entry.memory_bytes
-        if entry.interpreted or need <= 0.95 * total:
-            return ""
-        return f"needs {need / 1e9:.1f} GB, and {self.device} has {total / 1e9:.1f} GB"
-
-    def measure(self, indices: list[int], how: Measure, seed: int) -> dict[str, Any]:
+    def measure(self, indices: list[int], how: Measure, judge: int) -> dict[str, Any]:
         """Time the proven variants in turns: one `series` event each, and the card's state meanwhile."""
-        watch = Announcer(self, indices)
+        self.judge = judge
+        watch = Announcer(self, indices, how.timing)
         limits = (how.trials, how.precision, how.min_trials, how.max_trials, how.budget_s)
         rules = [rule_for(*limits) for _ in indices]
         trials = [self.proofs[i].trial for i in indices]
         try:
-            series = take_turns(self.clock, trials, rules, how.timing, how.warmup, seed, watch)
+            series = take_turns(self.clock, trials, rules, how.timing, how.warmup, watch)
         except Tampered as found:
             return {"tampered": found.index, "reason": str(found)}
         for index, one in zip(indices, series):
-            self.emit("series", index=index, late=watch.late.get(index, ""), **wire(one))
-        return {"event_overhead_us": self.clock.event_overhead_us, "card": watch.card()}
+            self.emit("series", index=index, **wire(one))
+        return {
+            "event_overhead_us": self.clock.event_overhead_us,
+            "card": watch.card(),
+            "checking_s": watch.checking_s,
+            "timing_s": watch.timing_s,
+        }
 
     def ceilings(self, refresh: bool) -> dict[str, Any]:
         """What this device can do, measured here or read from the cache."""

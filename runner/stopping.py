@@ -94,16 +94,20 @@ class Rounds:
 
 
 def half_width(samples: Sequence[float]) -> float:
-    """Half of the 95 % interval of the mean; infinite for fewer than two samples.
-
-    Student's t over the number of independent samples that these are worth (`inflation`).
-    """
-    count = len(samples)
-    if count < 2:
+    """Half of the 95 % interval of the mean; infinite for fewer than two samples."""
+    if len(samples) < 2:
         return math.inf
-    worth = count / inflation(samples)
-    freedom = max(math.floor(worth) - 1, 1)
-    return student_t(freedom) * math.sqrt(variance(samples) / worth)
+    error, freedom = mean_error(samples)
+    return student_t(freedom) * error
+
+
+def mean_error(samples: Sequence[float]) -> tuple[float, int]:
+    """The standard error of the mean and its degrees of freedom, of two samples or more.
+
+    Both by the number of independent samples that these are worth (`inflation`).
+    """
+    worth = len(samples) / inflation(samples)
+    return math.sqrt(variance(samples) / worth), max(math.floor(worth) - 1, 1)
 
 
 def inflation(samples: Sequence[float]) -> float:

@@ -1,10 +1,11 @@
-"""The parent's hold on a worker process: start it, ask it, bound its time, replace it."""
+"""The parent's hold on a worker or judge process: start it, ask it, bound its time, replace it."""
 
 from __future__ import annotations
 
 import collections
 import contextlib
 import os
+import secrets
 import select
 import signal
 import socket
@@ -17,16 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runner import processes
+from runner import memory, processes
 from runner.model import Limits
 from runner.pipe import Garbage, Pipe
 
 _ROOT = Path(__file__).resolve().parent.parent
 _COMMAND = ("-m", "runner.worker")
+_JUDGE = ("-m", "runner.judge")
 _LOG_BYTES = 4 << 20  # of a variant's output, per run
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 # Until a request announces a step, it is in this stage, and under its limit.
-_STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs"}
+_STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs", "expect": "inputs"}
+_STAGES |= {"offer": "start", "accept": "start", "look": "check"}
 _STAGES |= dict.fromkeys(("measure", "ceilings", "traps"), "measure")
 
 
@@ -37,6 +40,7 @@ class Device:
     name: str  # "cpu" or "cuda:N"
     threads: int
     debug: bool
+    judges: bool = False  # the process is the judge, not the worker
 
 
 class WorkerLost(Exception):
@@ -61,32 +65,50 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    """One `python -m runner.worker`. `call` sends a request and yields its events."""
+    """One `python -m runner.worker` or `runner.judge`. `call` sends a request and yields its events.
+
+    It is told hello by `greet`, so that two can start at the same time.
+    """
 
     def __init__(self, device: Device, limits: Limits, log: BinaryIO | None = None) -> None:
         self.device, self.limits = device, limits
         self.output = _Output()
         self.output.send_to(log)
         self._answered, self._killed = True, False
+        self.ran: list[tuple[str, int, float]] = []  # case, index and time of what it was asked to prove
+        self._most_bytes = memory.limit_bytes(limits.memory_gb)
+        self._mark = secrets.token_hex(8)
         ours, child = socket.socketpair()
         with child:
             self._process = subprocess.Popen(
-                [sys.executable, *_COMMAND, str(child.fileno())],
+                [sys.executable, *(_JUDGE if device.judges else _COMMAND), str(child.fileno())],
                 pass_fds=[child.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=_environment(device),
+                env=_environment(device) | {processes.MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
             )
-        self._pipe = Pipe(ours, self._process)
+        self._pipe = Pipe(ours, self._process, self._watch_memory)
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
+        self.facts: dict[str, Any] = {}
+        self._greeted = False
+
+    def greet(self) -> None:
+        """Have it take its device, once. Raises WorkerLost or WorkerFailed where it cannot."""
+        if self._greeted:
+            return
         try:
-            self.facts = self.ask("hello", device=device.name, threads=device.threads)["facts"]
+            self.facts = self.ask("hello", device=self.device.name, threads=self.device.threads)["facts"]
         except WorkerFailed:
             self.kill()
             raise
+        self._greeted = True
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def ask(self, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request and return its `done` event, ignoring steps."""
@@ -96,7 +118,8 @@ class Worker:
         """Send a request; yield its events up to and including `done`.
 
         Until it announces a step, the limit is that of the stage it belongs to. Raises WorkerLost when the
-        process dies, a step outlasts its stage's limit or the pipe carries what the harness did not write;
+        process dies, a step outlasts its stage's limit, the process outgrows its memory or the pipe carries
+        what the harness did not write;
         WorkerFailed when the harness itself failed in there. A request that is left before its end leaves no
         worker: nobody would read the rest of its answer.
         """
@@ -112,9 +135,30 @@ class Worker:
             raise self._lost(self._ending(), step) from None
         except Garbage:
             raise self._lost("wrote to the runner's pipe", step) from None
+        except MemoryError as error:
+            raise WorkerLost("error", str(error), step["index"], step["stage"]) from None
         finally:
             if not self._answered:
                 self.kill()
+
+    def _watch_memory(self) -> None:
+        """Raises MemoryError before the worker takes the machine down."""
+        held = memory.resident_bytes(self._process.pid)
+        if held > self._most_bytes:
+            raise MemoryError(
+                f"out of host memory: its process held {held / 1e9:.1f} GB, and may hold "
+                f"{self._most_bytes / 1e9:.1f} GB (limits.memory_gb)"
+            )
+
+    def outlives(self, seconds: float) -> WorkerLost | None:
+        """None when it is still there after that time, idle, or was ended by us; else how it ended."""
+        if self._killed:
+            return None
+        try:
+            code = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        return self._lost(_describe_exit(code), {"index": None, "stage": "check"})
 
     def _limit_s(self, step: dict[str, Any]) -> float:
         return getattr(self.limits, step["stage"] + "_s")
@@ -133,7 +177,13 @@ class Worker:
             self._answered = event["event"] in ("done", "failed")
             if event["event"] == "failed":
                 raise WorkerFailed(event["reason"], step["index"], step["stage"])
+            seen = time.monotonic()
             yield event
+            deadline += time.monotonic() - seen  # it may have waited for the answer
+
+    def answer(self, **fields: Any) -> None:
+        """Answer the event that `call` gave last, where the worker waits for that."""
+        self._pipe.answer(fields, time.monotonic() + self.limits.start_s)
 
     def _ending(self) -> str:
         """Why nothing more comes from the pipe."""
@@ -157,7 +207,7 @@ class Worker:
         """End the worker and whatever it started (a compiler, say)."""
         if self._killed:  # its number may be another's by now
             return
-        processes.end_session(self._process.pid)
+        processes.end_session(self._process.pid, self._mark)
         self._process.kill()  # where it is too young to have a session
         self._process.wait()
         self._killed = True
@@ -252,15 +302,22 @@ def _describe_exit(code: int) -> str:
     return f"the process died of {name}" + (f", {words[name]}" if name in words else "")
 
 
-def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
-    """The pool's worker for a device: the living one, or a new one whose output goes to `log` at once.
-
-    Raises WorkerLost or WorkerFailed, with stage `start`, where none can be started.
-    """
+def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+    """The pool's process for a device: the living one, or a new one whose output goes to `log` at once."""
     worker = pool.get(device)
     if worker is None or not worker.usable:
         if worker is not None:
             pool.pop(device).kill()
         pool[device] = worker = Worker(device, limits, log)
     worker.limits = limits
+    return worker
+
+
+def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+    """As `launch`, ready to be asked.
+
+    Raises WorkerLost or WorkerFailed, with stage `start`, where none can be started.
+    """
+    worker = launch(device, limits, pool, log)
+    worker.greet()
     return worker

@@ -20,6 +20,11 @@ usage: python -m runner op=<name> [key=value ...]
   python -m runner op=gelu variant=triton_block mode=check   the loop of somebody writing a kernel
   python -m runner -m op=softmax shape.cols=1024,4096 dtype=float32,bfloat16
   python -m runner -m experiment=headline                    an experiment over several ops
+  python -m runner resume=outputs/gelu/<folder>              what a killed or interrupted run had left to do
+
+  python -m runner.compare <run> <run>                       what became faster or slower, and how surely
+  python -m runner.collect <run> <run> ...                   several runs as one table
+  python -m runner.report <run>                              its report.html and plots/*.png, from its tables
 """
 BOTTOM = """\
 options
@@ -31,7 +36,8 @@ options
 
 exit codes
   0  every row is right        1  some row is wrong, error, crashed or timeout
-  2  refused: each line on stderr is one thing to change        130  interrupted
+  2  refused: each line on stderr is one thing to change        130  interrupted: the row at hand is
+     finished first, a second Ctrl-C stops at once               (143 by SIGTERM)
 
 A run writes <output>/<op or experiment>/<date>/: results.csv, samples.csv, environment.json, report.md.
 """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import os
+import types
 from pathlib import Path
 
 import pytest
@@ -44,3 +47,39 @@ def _built(op: str, variant: str, device: str):
     from runner.build import build
 
     return build(declared(op, variant, device), device, Path(tempfile.mkdtemp())).fn
+
+
+class Bench:
+    """A check as the worker and the judge make it between them, both in this process."""
+
+    def __init__(self, planned, seed: int = 1) -> None:
+        from runner.exchange import Outbox
+        from runner.judge import Judge
+        from runner.judging import Judging
+        from runner.model import HOST
+        from runner.prove import OpenCase
+
+        self._judge, self.pid = Judge(None), os.getpid()
+        self._judge.hello(planned.case.device, 0)
+        self._case = OpenCase(planned.case, functools.partial(Outbox, planned.case.device, HOST))
+        self.judging = Judging(self, planned)
+        self.settings = types.SimpleNamespace(seed=seed)
+        self.usable = True
+
+    def prove(self, entry, fn) -> dict:
+        """The verdict's facts on the case itself."""
+        from runner.prove import prove
+
+        def judged(position, outbox, call):
+            told = {"index": entry.index, "position": position, "place": outbox.place, "fault": ""}
+            return self.judging._look(self, told | {"round": None, "call": call})
+
+        whole = dataclasses.replace(entry, interpreted=False)
+        self._case.draw(**self.judging.draws(whole)[0])
+        return self.judging.verdict(whole, prove({0: self._case}, whole, fn, judged).facts)
+
+    def judge(self):
+        return self
+
+    def ask(self, name, **arguments):
+        return getattr(self._judge, name)(**arguments)

@@ -5,13 +5,19 @@ import math
 import pytest
 import torch
 
-from runner import check
+from runner import check, fingerprint, poison, probes
+from runner.bounds import bound, tolerance
 
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 
 
 def errors(out, expected, dtype=F32, accuracy="elementwise"):
-    return check.compare(out, torch.as_tensor(expected, dtype=torch.float64), dtype, "cpu", accuracy)
+    """The figures; that the check of timed calls, which wants none, says the same is asked beside it."""
+    wanted = check.Expected(torch.as_tensor(expected, dtype=torch.float64), dtype)
+    rule = bound(dtype, accuracy)
+    found = check.compare(out, wanted, rule)
+    assert bool(check.compare(out, wanted, rule, full=False).reason) == bool(found.reason)
+    return found
 
 
 def test_the_reference_rounded_to_the_dtype_passes_with_half_an_ulp():
@@ -86,11 +92,13 @@ def test_zeros_are_refused_where_all_right_values_are_tiny():
         (torch.zeros(2, dtype=torch.float64), "float64"),
         (torch.zeros(2, device="meta"), "meta"),
         (torch.zeros(2).to_sparse(), "torch.sparse_coo"),
+        (torch.zeros(1).expand(2), "share memory"),
+        (torch.imag(torch.zeros(2, dtype=torch.complex64).conj()), "negated"),
     ],
 )
 def test_anything_but_the_right_kind_of_tensor_is_refused(out, words):
     with pytest.raises(AssertionError, match=words):
-        assert errors(out, [0.0, 0.0]).reason == ""
+        assert check.kind_fault(out, (2,), F32, "cpu") == ""
 
 
 def test_non_finite_values_must_stand_where_the_reference_has_them():
@@ -120,6 +128,85 @@ def test_normwise_forgives_one_element_but_not_the_norm():
     assert errors(out, expected).reason != ""
     assert errors(out, expected, accuracy="normwise").reason == ""
     assert "norm-relative" in errors(out * 1.001, expected, accuracy="normwise").reason
+    many = torch.ones(1 << 22, dtype=torch.float64)
+    out = many.float()
+    out[7] = 0.995  # in the norm this is nothing
+    assert "1 elements" in errors(out, many, accuracy="normwise").reason
+
+
+def through(x, bits):
+    """A matrix product of float32 as a unit that keeps so many bits of the mantissa makes it."""
+    mask = ~((1 << (23 - bits)) - 1)
+    return (x.view(torch.int32) & mask).view(F32)
+
+
+@pytest.mark.parametrize(("unit", "bits"), [("tf32", 10), ("bf16", 7)])
+def test_coarse_arithmetic_is_refused_unless_it_is_declared(unit, bits):
+    a, b = torch.randn(64, 128), torch.randn(128, 64)
+    wanted = check.Expected(a.double() @ b.double(), F32)
+    honest, coarse = a @ b, through(a, bits) @ through(b, bits)
+    for accuracy in ("elementwise", "normwise"):
+        assert check.compare(honest, wanted, bound(F32, accuracy)).reason == ""
+        assert check.compare(coarse, wanted, bound(F32, accuracy)).reason != ""
+        assert check.compare(coarse, wanted, bound(F32, accuracy, unit)).reason == ""
+    assert tolerance(torch.float64, unit) == tolerance(torch.float64)
+
+
+def test_an_error_over_four_times_the_built_ins_is_refused_within_the_bound_of_the_dtype():
+    wanted = check.Expected(torch.randn(1000, dtype=torch.float64), F32)
+    eps = torch.finfo(F32).eps
+    off = (wanted.values + 20 * eps * (wanted.values.abs() + wanted.rms)).float()
+    assert check.compare(off, wanted, bound(F32)).reason == ""
+    reason = check.compare(off, wanted, bound(F32, builtin=2.5 * eps)).reason
+    assert "beyond 4 times the built-in's own error" in reason
+    assert check.compare(off, wanted, bound(F32, builtin=6 * eps)).reason == ""
+    assert bound(F32, builtin=0.0).element == 8 * eps  # nobody is refused for another order of summation
+    assert bound(F32, builtin=1.0).element == tolerance(F32)
+    assert bound(torch.int64, builtin=0.0).element == 0
+
+
+def test_at_the_edge_of_overflow_either_answer_is_right():
+    wanted = check.Expected(torch.tensor([65519.0, 65521.0, 1.0], dtype=torch.float64), F16)
+    rule = bound(F16)
+    for values in ([65504.0, math.inf, 1.0], [math.inf, 65504.0, 1.0]):
+        assert check.compare(torch.tensor(values, dtype=F16), wanted, rule).reason == ""
+    for values in ([-math.inf, math.inf, 1.0], [65504.0, math.nan, 1.0], [6e4, math.inf, math.inf]):
+        assert check.compare(torch.tensor(values, dtype=F16), wanted, rule).reason != ""
+
+
+def probed(values, dtype=F32, inputs=(), accuracy="elementwise"):
+    wanted = check.Expected(torch.as_tensor(values).double(), dtype)
+    return probes.probe([wanted], [bound(dtype, accuracy)], inputs)
+
+
+@pytest.mark.parametrize("accuracy", ["elementwise", "normwise"])
+@pytest.mark.parametrize("dtype", [F32, BF16, F16])
+def test_the_check_of_an_ordinary_case_has_teeth(dtype, accuracy):
+    x = torch.randn(40, 50)
+    assert probed(torch.tanh(x), dtype, [x], accuracy) == probes.Found("", 7)
+
+
+@pytest.mark.parametrize(
+    ("values", "inputs", "name"),
+    [
+        (torch.full((100,), 3.0) + 1e-7 * torch.arange(100), [], "a constant"),
+        (torch.arange(1.0, 101), [torch.arange(1.0, 101) * (1 + 1e-7)], "an input"),
+    ],
+)
+def test_a_case_that_cannot_tell_right_from_wrong_is_degenerate(values, inputs, name):
+    assert probed(values, inputs=inputs).degenerate == name
+
+
+@pytest.mark.parametrize(
+    "values", [torch.ones(30, 1), torch.zeros(20), torch.tensor([0.5]), torch.tensor([2.0, 2.0])]
+)
+def test_what_is_right_by_chance_is_no_wrong_output(values):
+    found = probed(values, inputs=[values.clone()])
+    assert found.degenerate == "" and found.asked > 0
+
+
+def test_an_empty_output_has_nothing_to_tell_apart():
+    assert probed(torch.zeros(0, 8)) == probes.Found("", 0)
 
 
 def test_empty_outputs_compare():
@@ -131,7 +218,7 @@ def test_pieces_add_up(monkeypatch):
     out = expected.float()
     out[901] += 1.0
     whole = errors(out, expected)
-    monkeypatch.setattr(check, "_CHUNK", 64)
+    monkeypatch.setattr(check, "_CHUNKS", {"cpu": 64})
     pieces = errors(out, expected)
     assert "at [901]" in pieces.reason
     assert pieces.max_abs_err == whole.max_abs_err
@@ -139,10 +226,33 @@ def test_pieces_add_up(monkeypatch):
 
 def test_a_change_of_an_input_is_seen_even_of_a_nan():
     x = torch.tensor([1.0, math.nan])
-    before = check.snapshot([x])
-    assert check.changed([x], before) == []
+    before = fingerprint.fingerprints([x])
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == []
     x[1] = 2.0
-    assert check.changed([x], before) == [0]
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == [0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 1001])
+@pytest.mark.parametrize("dtype", [F32, BF16, torch.int8])
+def test_swapped_elements_and_a_write_beside_an_input_are_changes(size, dtype):
+    storage = torch.arange(2 * size + 2).to(dtype)
+    x = storage[1:-1:2]  # between elements that are not its own
+    before = fingerprint.fingerprints([x])
+    beside = storage.clone()
+    storage[2] += 1
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == [0]
+    storage.copy_(beside)
+    assert fingerprint.changed(before, fingerprint.fingerprints([x])) == []
+    if size > 1:
+        x[[0, -1]] = x[[-1, 0]] if bool(x[0] != x[-1]) else x[[0, -1]] + 1
+        assert fingerprint.changed(before, fingerprint.fingerprints([x])) == [0]
+
+
+def test_another_tensor_in_an_inputs_place_is_a_change():
+    x = torch.arange(6.0)
+    before = fingerprint.fingerprints([x])
+    assert fingerprint.changed(before, fingerprint.fingerprints([x.clone()])) == [0]
+    assert fingerprint.changed(before, fingerprint.fingerprints([x.view(2, 3)])) == [0]
 
 
 def test_the_reference_of_a_gradient_is_autograd_in_float64():
@@ -156,7 +266,7 @@ def test_the_reference_of_a_gradient_is_autograd_in_float64():
 @pytest.mark.parametrize("numel", [16, 1 << 14, 1 << 22])
 def test_memory_that_a_call_does_not_write_holds_nothing_right(numel):
     torch.full((numel,), 7.0)  # freed: what a variant that writes nothing would return
-    with check.poisoned([4 * numel], "cpu"):
+    with poison.poisoned([4 * numel], "cpu"):
         stale = torch.empty(numel)
     assert bool((stale.isnan() | (stale.abs() > 1e38)).all())
 
@@ -164,5 +274,5 @@ def test_memory_that_a_call_does_not_write_holds_nothing_right(numel):
 @pytest.mark.gpu
 def test_free_cuda_memory_is_poisoned():
     torch.full((1 << 20,), 7.0, device="cuda")
-    with check.poisoned([4 << 20], "cuda:0"):
+    with poison.poisoned([4 << 20], "cuda:0"):
         assert bool(torch.empty(1 << 20, device="cuda").isnan().all())

@@ -85,7 +85,7 @@ def test_a_sweep(main, driver):
     assert sweep.parent == Path("outputs/scale").absolute()
     names = ["0_dtype=float32_shape.rows=1", "1_dtype=float32_shape.rows=2",
              "2_dtype=bfloat16_shape.rows=1", "3_dtype=bfloat16_shape.rows=2"]  # fmt: skip
-    assert sorted(path.name for path in sweep.iterdir()) == names
+    assert sorted(path.name for path in sweep.iterdir()) == [*names, "planned.json"]
     assert [folder for _, folder in driver.calls] == [sweep / name for name in names]
     assert not [path for path in here() if ".hydra" in path or "multirun" in path]
 
@@ -191,7 +191,8 @@ def test_an_interrupted_sweep_joins_what_is_there(main, driver, capsys):
     driver.before = interrupt
     assert main("-m", "op=scale", "seed=1,2,3") == 130
     ((sweep, outcomes),) = driver.finished
-    assert len(outcomes) == 1 and [path.name for path in sweep.iterdir()] == ["0_seed=1"]
+    assert len(outcomes) == 1
+    assert sorted(path.name for path in sweep.iterdir()) == ["0_seed=1", "planned.json"]
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), ZeroDivisionError("bug"), TypeError("bug")])

@@ -17,7 +17,7 @@ from runner.config import compose
 from tests.support import ROOT
 
 FAULTS = """
-import os, signal, sys, time
+import collections, os, signal, sys, time
 import torch
 
 def right(x):
@@ -55,21 +55,20 @@ def writes_input(x):
 def refuses(x):
     raise NotImplementedError("This variant takes only a Tuesday.")
 
-CALLS = 0
+CALLS = collections.Counter()
 
-def counted():
-    global CALLS
-    CALLS += 1
-    return CALLS
+def counted(name):
+    CALLS[name] += 1  # eight of them are the check's, the next three warm up
+    return CALLS[name]
 
 def raises_when_timed(x):
-    if counted() > 5:
+    if counted("raises_when_timed") > 9:
         raise ValueError("late")
     return x * 2
 
 def changes_input_when_timed(x):
     out = x * 2
-    if counted() > 5:
+    if counted("changes_input_when_timed") > 9:
         x.mul_(1.5)
     return out
 
@@ -84,7 +83,7 @@ def replaces_torch(x):
     return x * 2
 
 def wrong_now_and_then(x):
-    return x * 3 if counted() % 3 == 0 else x * 2
+    return x * 3 if counted("wrong_now_and_then") % 3 == 0 else x * 2
 
 def lazy(x):
     out = torch.empty_like(x)
@@ -97,14 +96,10 @@ def sets_dtype(x):
     return out
 
 def later_wrong(x):
-    global CALLS
-    CALLS += 1
-    return x * 2 if CALLS < 8 else x * 3
+    return x * 2 if counted("later_wrong") < 12 else x * 3
 
 def dies_when_timed(x):
-    global CALLS
-    CALLS += 1
-    if CALLS > 6:
+    if counted("dies_when_timed") > 9:
         os.kill(os.getpid(), signal.SIGSEGV)
     return x * 2
 """
@@ -190,6 +185,28 @@ def test_every_fault_costs_its_own_row_only(run):
     assert rows["refuses"]["reason"] == "This variant takes only a Tuesday."
     assert rows["dies_when_timed"]["stage"] == "measure"
     assert "right when checked, wrong when timed" in rows["later_wrong"]["reason"]
+
+
+def test_what_fails_before_its_first_call_costs_its_own_row_only(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("RUNNER_CACHE", str(tmp_path / "cache"))
+    codes = {
+        "raises": "raise ValueError('at import')",
+        "leaves": "import os; os._exit(0)",
+        "exits": "exit(3)",
+    }
+    for name, code in codes.items():
+        (tmp_path / f"{name}.py").write_text(f"def f(x): ...\n{code}\n")
+    (tmp_path / "wrong.cpp").write_text("int value( { return 1; }\n")
+    words = [f"op.variants.{name}.target={tmp_path / name}.py:f" for name in codes]
+    words += ["op.variants.wrong.target=torch.ops.wrong.value"]
+    words += [f"+op.variants.wrong.sources=['{tmp_path / 'wrong.cpp'}']"]
+    rows = run(["right", *codes, "wrong", "floods"], *words, "mode=check")
+    found = {name: (row["status"], row["stage"]) for name, row in rows.items()}
+    failed = dict.fromkeys(["raises", "exits", "wrong"], ("error", "build"))
+    fine = dict.fromkeys(["right", "floods"], ("checked", ""))
+    assert found == failed | fine | {"leaves": ("crashed", "build")}
+    assert rows["raises"]["reason"].startswith("ValueError: at import")
+    assert "wrong.cpp:1" in rows["wrong"]["reason"] and "error" in rows["wrong"]["reason"]
 
 
 def test_what_spoils_the_case_for_all_costs_its_own_row_only(run):

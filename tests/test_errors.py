@@ -127,6 +127,15 @@ WORDS = {
     "attribute, undefined": ("op=scale attrs.factor=nan", "attrs.factor=nan: not a number"),
     "surrogate": ("op=scale why=\udcff", "is not UTF-8 text"),
     "nested": ("op=scale op.why=" + "[" * 2000 + "]" * 2000, "nested too deep"),
+    "target in a mapping": ("op=scale +attrs.x={a:[{_target_:os.getcwd}]}", "`_target_` is not used here"),
+    "callback": ("op=scale +hydra.callbacks.x.y=1", "what Hydra would run for it is not used here"),
+    "logging": ("op=scale +hydra.job_logging.handlers.x.y=1", "what Hydra would run for it is not used"),
+    "resolver": ("op=scale why=${oc.env:HOME}", "a resolver (${name:..}) is not used here; write the value"),
+    "package": ("op@hydra.callbacks=scale", "a group has its place; write it without @hydra.callbacks"),
+    "launcher, number": ("op=scale hydra/launcher=-1", "name one of them, as in hydra/launcher=basic"),
+    "launcher, list": ("op=scale hydra/launcher=[[]]", "name one of them, as in hydra/launcher=basic"),
+    "launcher, deleted": ("op=scale ~hydra/launcher=-1", "name one of them, as in hydra/launcher=basic"),
+    "nested, less": ("op=scale why=" + "[" * 60 + "]" * 60, "nested too deep"),
     "two config options": ("op=scale --cfg job --info all", "only one of --run"),
 }  # fmt: skip
 
@@ -321,7 +330,30 @@ EXPERIMENTS = {
         "# @package _global_\nhydra: {sweeper: {params: {op: [gelu, add]}}}\n",
         "hydra.sweeper.params.op: a run has one op; for a run of each write op: gelu,add",
     ),
-    "sweeper": ("# @package _global_\nhydra: {sweeper: {_target_: x.y}}\n", "hydra: `_target_` is not used"),
+    "sweeper": (
+        "# @package _global_\nhydra: {sweeper: {_target_: x.y}}\n",
+        "line 2: `_target_` is not used here",
+    ),
+    "callbacks": (
+        "# @package _global_\nhydra: {callbacks: {x: {class: os.system}}}\n",
+        "mine.yaml: hydra.callbacks: not set here; an experiment may set hydra.sweeper and hydra.launcher",
+    ),
+    "logging": (
+        "# @package _global_\nhydra: {job_logging: {handlers: {x: {(): os.system}}}}\n",
+        "hydra.job_logging: not set here",
+    ),
+    "logging of another file": (
+        "# @package _global_\ndefaults: [override /hydra/job_logging: mine]\n",
+        "defaults: expected entries such as `override /op: gelu`",
+    ),
+    "another group": (
+        "# @package _global_\ndefaults: [/other/x@hydra.callbacks]\n",
+        "defaults: expected entries such as `override /op: gelu`",
+    ),
+    "environment": (
+        "# @package _global_\ndefaults: [override /op: gelu]\nwhy: 'a ${b.${oc.env:HOME}}'\n",
+        "line 3: 'a ${b.${oc.env:HOME}}' asks a resolver, which is not used here; write the value",
+    ),
     "hydra": ("# @package _global_\nhydra: 3\n", "mine.yaml: hydra: expected a mapping, got 3"),
     "measure": ("# @package _global_\nmeasure: quick\n", "`defaults: [override /measure: quick]`"),
     "interpolation": (
@@ -347,6 +379,32 @@ def test_an_output_folder_that_cannot_be_written(refused, tmp_path):
     assert f"{tmp_path}/file is not a folder" in line
     (line,) = refused("op=scale", "output=/proc/runs")
     assert "cannot write in /proc" in line
+
+
+@pytest.mark.parametrize("name", ["hydra/launcher/x.yaml", "schema.yaml"])
+def test_a_config_dir_cannot_take_the_place_of_what_is_ours(refused, tmp_path, name):
+    conf = tiny_op.write(tmp_path / "conf")
+    (conf / name).parent.mkdir(parents=True, exist_ok=True)
+    (conf / name).write_text("hydra: {callbacks: {x: {_target_: os.getcwd}}}\n")
+    (line,) = refused("op=scale", "hydra/launcher=x" if "launcher" in name else "trials=1")
+    assert f"conf/{name.partition('/')[0]}: not read from a --config-dir" in line
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("# @package _global_\nhydra: {callbacks: {x: 1}}\n", "`# @package` belongs to experiments"),
+        ("defaults: [/other/x@hydra.callbacks]\n", "defaults: expected names of other files in op"),
+        ("defaults: [other]\nname: mine\n", "op/other.yaml, line 1: `_target_` is not used here"),
+        ("defaults: [mine]\nname: mine\n", "op/mine.yaml: defaults: mine leads back to itself"),
+    ],
+)
+def test_an_op_file_cannot_reach_beyond_its_keys(refused, tmp_path, text, sentence):
+    (tmp_path / "conf" / "op").mkdir(parents=True)
+    (tmp_path / "conf" / "op" / "mine.yaml").write_text(text)
+    (tmp_path / "conf" / "op" / "other.yaml").write_text("kwargs: {_target_: os.system}\n")
+    lines = refused("op=mine", "device=cpu")
+    assert any(sentence in line for line in lines), lines
 
 
 def test_cuda_without_a_gpu(refused, monkeypatch):

@@ -1,6 +1,7 @@
 """The protocol's order of calls on a fake device, turns, and a busy-wait of known length."""
 
 import collections
+import random
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from runner.clock_cpu import CpuClock, last_level_cache_bytes
 from runner.clock_cuda import CudaClock
 from runner.measure import Watch, benchmark, rule_for, take_turns
 from runner.samples import Sample, Trial
+from runner.seen import faster_when_repeated, from_memory, slow_when_untimed
 
 
 class FakeEvent:
@@ -124,8 +126,8 @@ class CountingTimer:
     def __init__(self, clock, trial):
         self.clock, self.trial = clock, trial
 
-    def once(self):
-        name = self.trial.call()
+    def once(self, returned):
+        returned(name := self.trial.call())
         self.clock.order.append(name)
         return Sample(len(self.clock.order), 1.0, 1.0), name
 
@@ -133,27 +135,117 @@ class CountingTimer:
         return 1.0
 
 
-class Outputs(Watch):
-    def __init__(self):
-        self.seen = []
+class Fresh(Watch):
+    """Every third round has new inputs; keeps what happened."""
 
-    def output(self, index, output):
-        self.seen.append((index, output))
+    def __init__(self, lacking=0):
+        self.seen, self.rounds, self.left = [], [], lacking
+
+    @property
+    def lacking(self):
+        return self.left > 0
+
+    def before_round(self, round_, new):
+        fresh = round_ % 3 == 0 if new is None else new
+        self.left -= fresh
+        self.rounds.append((round_, fresh))
+        return fresh
+
+    def returned(self, output):
+        self.seen.append(output)
 
 
 def test_turns_give_everybody_one_call_a_round_in_changing_order():
-    clock, watch = Counting(), Outputs()
+    clock, watch = Counting(), Fresh()
     trials = [Trial(lambda name=name: name) for name in "abc"]
     rules = [rule_for(20, 0.005, 20, 100, 1.0)] * 3
-    series = take_turns(clock, trials, rules, "cold", 0, seed=3, watch=watch)
+    series = take_turns(clock, trials, rules, "cold", 0, watch=watch)
     rounds = [clock.order[i : i + 3] for i in range(0, 60, 3)]
     assert all(sorted(one) == list("abc") for one in rounds)
     assert len({tuple(one) for one in rounds}) > 3
     assert [len(one.samples) for one in series] == [20, 20, 20]
-    assert sorted(watch.seen[-3:]) == [(0, "a"), (1, "b"), (2, "c")]  # the closing round
-    assert 3 < len(watch.seen) < 30  # and some that a variant cannot foresee
+    assert watch.seen == clock.order
+    assert watch.rounds[-1] == (19, True) and len(watch.rounds) == 20
+    assert all(one.fresh == [0, 3, 6, 9, 12, 15, 18, 19] for one in series)
     firsts = collections.Counter(one[0] for one in rounds)
     assert len(firsts) == 3
+
+
+def test_calls_on_new_inputs_that_are_lacking_are_made_beside_the_samples():
+    series = take_turns(Counting(), [Trial(lambda: "a")], [rule_for(2, 1, 4, 4, 1.0)], "cold", 0, Fresh(5))
+    assert (len(series[0].samples), len(series[0].beside_us)) == (2, 3)
+
+
+def test_the_first_call_on_new_inputs_is_no_warm_sample():
+    clock, watch = Counting(), Fresh()
+    (series,) = take_turns(clock, [Trial(lambda: "a")], [rule_for(4, 1, 4, 4, 1.0)], "warm", 0, watch)
+    assert (len(series.samples), series.fresh) == (4, [])
+    assert len(clock.order) == 4 + 2  # rounds 0 and 3 are new
+
+
+class Remembers(Counting):
+    """Its calls take 100 us, or 10 in a round on inputs that were there before."""
+
+    def __init__(self, watch):
+        super().__init__()
+        self.watch = watch
+
+    def timer(self, trial, timing):
+        timer = CountingTimer(self, trial)
+        timer.once = lambda returned: (Sample(0, self.us(), 1.0), trial.call())
+        return timer
+
+    def us(self):
+        return 100.0 if self.watch.rounds[-1][1] else 10.0
+
+
+def test_who_answers_from_memory_is_looked_at_again_and_said_to():
+    watch = Fresh()
+    rules = [rule_for(12, 1, 4, 4, 1.0)]
+    (series,) = take_turns(Remembers(watch), [Trial(lambda: "a")], rules, "cold", 0, watch)
+    assert "faster on inputs that it has seen before: 10 us" in series.suspicion
+    assert len(series.beside_us) == len(series.again_us) == 6
+
+
+def test_a_machine_that_grows_slower_is_not_taken_for_a_memory():
+    times = [100.0] * 20 + [300.0] * 4
+    assert from_memory(range(24), times, [20, 21, 22, 23], [], []) != ""
+    assert from_memory(range(24), times, [20, 21, 22, 23], [300.0] * 6, [290.0] * 6) == ""
+
+
+def test_an_honest_variant_among_noise_is_not_said_to_remember():
+    generator = random.Random(0)
+    for _ in range(2000):
+        repeated = [100 * generator.lognormvariate(0, 0.2) for _ in range(20)]
+        assert (
+            faster_when_repeated([100 * generator.lognormvariate(0, 0.2) for _ in range(5)], repeated) == ""
+        )
+    assert faster_when_repeated([6.0, 7.0, 8.0], [3.5] * 10) == ""  # within the slack
+    assert faster_when_repeated([9.0, 9.0, 9.0], [3.5] * 10) != ""
+    assert faster_when_repeated([9.0, 9.0], [3.5] * 10) == ""
+
+
+def test_who_is_slow_only_when_it_is_not_timed_is_said_to_be():
+    assert "slow when it is not timed: 2e+04 us or more" in slow_when_untimed(
+        [20_000.0], [1000.0] * 8, [1000.0] * 8
+    )
+    assert slow_when_untimed([20_000.0, 1100.0], [1000.0] * 8, [1000.0] * 8) == ""  # one call among others
+    assert (
+        slow_when_untimed([20_000.0], [5.0] * 8, [10_000.0] * 8) == ""
+    )  # its host is as slow when it is timed
+    assert slow_when_untimed([1500.0], [5.0] * 8, [20.0] * 8) == ""  # within the slack
+    assert slow_when_untimed([], [5.0] * 8, [20.0] * 8) == ""
+
+
+def test_the_warmup_is_watched():
+    calls = []
+
+    def slow_at_first():
+        calls.append(time.sleep(0.02 if len(calls) < 2 else 0))
+
+    rules = [rule_for(4, 1, 4, 4, 1.0)]
+    (series,) = take_turns(CpuClock(), [Trial(slow_at_first)], rules, "cold", 2, Watch())
+    assert len(series.warmup_us) == 2 and min(series.warmup_us) > 15_000
 
 
 def test_prepare_is_not_timed():

@@ -13,7 +13,7 @@ import yaml
 from runner.config import compose
 from runner.model import PlannedCase
 from runner.plan import plan
-from tests.support import DEVICE, ROOT, declared, load
+from tests.support import DEVICE, ROOT, Bench, declared, load
 
 OPS = sorted(path.stem for path in (ROOT / "conf" / "op").glob("*.yaml"))
 
@@ -42,20 +42,12 @@ def _planned(op: str, direction: str) -> tuple[PlannedCase, ...]:
 
 
 @functools.cache
-def _open(planned_index: tuple[str, str, int]):
-    from runner.prove import OpenCase, definition_of
-
-    op, direction, index = planned_index
-    case = _planned(op, direction)[index].case
-    one = OpenCase(case, definition_of(case.reference), seed=1)
-    one.draw()
-    return one
+def _bench(op: str, direction: str, index: int) -> Bench:
+    return Bench(_planned(op, direction)[index])
 
 
 @pytest.mark.parametrize(("op", "variant", "direction"), _points())
 def test_variant_is_right_or_refuses_at_every_smoke_case(op, variant, direction):
-    from runner.prove import prove
-
     fn = None if declared(op, variant, DEVICE).compile else load(op, variant)
     proven = 0
     for index, planned in enumerate(_planned(op, direction)):
@@ -69,11 +61,11 @@ def test_variant_is_right_or_refuses_at_every_smoke_case(op, variant, direction)
             if fn is None:
                 continue
             try:
-                proof = prove([_open((op, direction, index))], entry, fn)
+                facts = _bench(op, direction, index).prove(entry, fn)
             except NotImplementedError as refusal:
                 assert str(refusal).strip(), "a refusal says why"
                 continue
-            assert proof.facts["status"] == "ok", f"{planned.case}: {proof.facts['reason']}"
+            assert facts["status"] == "ok", f"{planned.case}: {facts['reason']}"
             proven += 1
     assert proven or _refuses_everywhere(op, variant, direction)
 

@@ -11,13 +11,15 @@ import sys
 
 import pytest
 
-from runner import report
+from runner import compare, comparison, page, report
 from runner.columns import COLUMNS
 from runner.schema import OpNode, VariantNode
 from tests.support import ROOT
 
 TABLE = re.compile(r"(<!-- table: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 TRAPS = re.compile(r"(<!-- traps: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
+PICTURE = re.compile(r"(<!-- picture: (\S+) (\w+) -->\n)(.*?)(<!-- end -->)", re.S)
+COMPARE = re.compile(r"(<!-- compare: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 CSV = re.compile(r"(<!-- csv: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 README = (ROOT / "README.md").read_text()
 METHODOLOGY = (ROOT / "METHODOLOGY.md").read_text()
@@ -74,11 +76,34 @@ def test_every_table_is_the_one_that_its_files_give(page):
     assert TABLE.search(text) or page != "README.md"
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "outputs" / "published").rglob("plots/*.png")), ids=str)
+def test_every_published_plot_was_drawn_from_the_rows_beside_it(path):
+    """After a new published run: make readme"""
+    image = pytest.importorskip("PIL.Image").open(path)
+    assert image.text["Source"] == page.source_of(path.parent.parent)
+
+
+def test_a_page_may_hold_pictures_and_comparisons():
+    run = "outputs/published/h200/headline"
+    text = (
+        f"<!-- picture: {run} sizes -->\nold\n<!-- end -->\n<!-- compare: {run} {run} -->\nold\n<!-- end -->"
+    )
+    found = spliced(text)
+    assert f"![Time and percent of the limit, by size]({run}/plots/sizes.png)" in found
+    assert "no regression beyond 1 %" in found and "old" not in found and spliced(found) == found
+
+
 def spliced(text: str) -> str:
-    """The page with each table made again from its published files."""
+    """The page with each table made again from its published files, and the places of its pictures."""
+    text = PICTURE.sub(lambda m: f"{m[1]}![{page.CAPTIONS[m[3]][0]}]({m[2]}/plots/{m[3]}.png)\n{m[5]}", text)
+    text = COMPARE.sub(lambda m: f"{m[1]}{compared(m[2], m[3])}\n{m[5]}", text)
     text = TABLE.sub(lambda m: f"{m[1]}{report.tables(ROOT / m[2], m[3]).strip()}\n\n{m[5]}", text)
     text = TRAPS.sub(lambda m: f"{m[1]}{report.trap_table(ROOT / m[2])}{m[4]}", text)
     return CSV.sub(lambda m: f"{m[1]}{csv_table(ROOT / m[2])}{m[4]}", text)
+
+
+def compared(a: str, b: str) -> str:
+    return comparison.markdown(compare.compare(str(ROOT / a), str(ROOT / b)), (a, b)).strip()
 
 
 def csv_table(path) -> str:
@@ -90,5 +115,7 @@ def csv_table(path) -> str:
 
 
 if __name__ == "__main__":
+    for _, folder, _, _, _ in (m for one in (README, METHODOLOGY) for m in PICTURE.findall(one)):
+        page.write_plots(ROOT / folder)
     for path in (ROOT / "README.md", ROOT / "METHODOLOGY.md"):
         path.write_text(spliced(path.read_text()))

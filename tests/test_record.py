@@ -68,6 +68,18 @@ def test_words_that_a_spreadsheet_would_run_stay_words(run, start):
     assert lines(run)[0]["mean_ms"] == "-1.5"
 
 
+def test_what_comes_from_outside_is_the_same_cells_in_pandas(run):
+    pandas = pytest.importorskip("pandas")
+    odd = ['=cmd|"/c calc"!A1', "a,b;c\td", 'quo"te', "line\nbreak\r", "nul\0", "é 漢", "'", "+1", "-", "@x"]
+    for text in odd:
+        run.add(row(reason=text, note=text, variant="v", attrs={"a": text}))
+    frame = pandas.read_csv(run.folder / "results.csv", keep_default_na=False)
+    assert len(frame) == len(odd) and list(frame.columns) == list(COLUMNS)
+    assert list(frame["reason"]) == [one["reason"] for one in lines(run)]
+    assert not any(cell[:1] in "=+-@\t" for cell in frame["reason"] if cell)
+    assert [json.loads(cell)["a"] for cell in frame["attrs"]] == odd
+
+
 def test_long_words_are_cut(run):
     one = row(reason="x" * 3000, note="y" * 2000)
     run.add(one)
@@ -95,13 +107,14 @@ def test_a_full_disk_is_a_sentence_and_rows_stay_whole(run):
 
 
 def test_samples_of_a_row_are_all_there_or_none(run):
-    run.samples(row(row_id="a"), SERIES, [])
+    run.samples(row(row_id="a"), SERIES, [], {3})
     with a_disk_of(9000), pytest.raises(Refusal):
-        run.samples(row(row_id="b"), SERIES, [])
+        run.samples(row(row_id="b"), SERIES, [], set())
     text = (run.folder / "samples.csv").read_text()
     assert text.endswith("\n") and len(text.splitlines()) == 201
     assert {one["row_id"] for one in lines(run, "samples.csv")} == {"a"}
     assert tuple(lines(run, "samples.csv")[0]) == SAMPLE_COLUMNS
+    assert {one["round"] for one in lines(run, "samples.csv") if one["checked"] == "true"} == {"3"}
 
 
 def test_traps_are_appended_under_one_header(run):

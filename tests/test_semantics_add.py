@@ -10,6 +10,7 @@ from tests.support import DEVICE, load, variants
 
 EAGER = [v for v in variants("add") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]
+REGISTERED = [v for v in OWN if v != "tuned"]  # which chooses among the others
 
 
 @pytest.fixture(params=EAGER)
@@ -135,28 +136,105 @@ def test_own_refuses_what_it_cannot_do(own):
         own(randn(3).to(torch.complex64), randn(3))
     with pytest.raises(NotImplementedError, match=r"^add\.\w+ has no kernel for torch\.bool\.$"):
         own(randn(3) > 0, randn(3))
-    with pytest.raises(NotImplementedError, match=r"^add\.\w+ has no backward kernel\.$"):
-        own(randn(3).requires_grad_(), randn(3))
     with pytest.raises(RuntimeError, match=r"[Bb]roadcast|[Mm]ismatch"):
         own(randn(3), randn(4))
 
 
-@pytest.mark.parametrize("variant", OWN)
+GRADIENTS = [
+    *(c for c in BROADCASTS if "number" not in c and c != "0-dim + 0-dim"),
+    "scalar",
+    "odd rows",
+    "tall",
+]
+MORE = {
+    "scalar": lambda: (randn(1), randn(40, 50)),
+    "odd rows": lambda: (randn(7, 1, 5), randn(3, 1)),
+    "tall": lambda: (randn(20000, 3), randn(3)),
+}
+
+
+def gradients(fn, a, b, upstream):
+    leaves = [x.detach().requires_grad_() for x in (a, b)]
+    return torch.autograd.grad(fn(*leaves), leaves, upstream)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients(fn, case, dtype):
+    a, b = (x.to(dtype) for x in {**BROADCASTS, **MORE}[case]())
+    upstream = randn(*torch.broadcast_shapes(a.shape, b.shape)).abs().to(dtype)  # no sum cancels
+    expected = gradients(torch.add, a.double(), b.double(), upstream.double())
+    for got, right, leaf in zip(gradients(fn, a, b, upstream), expected, (a, b), strict=True):
+        assert (got.shape, got.dtype) == (leaf.shape, dtype)
+        assert compare(got, right, dtype, str(got.device), "elementwise").reason == ""
+
+
+def test_gradients_in_each_operands_dtype(fn):
+    a, b = randn(6, 5).bfloat16(), randn(1, 5)
+    upstream = randn(5, 6).t()
+    got = gradients(fn, a, b, upstream)
+    assert [g.dtype for g in got] == [torch.bfloat16, torch.float32]
+    torch.testing.assert_close(got[0], upstream.bfloat16())
+    torch.testing.assert_close(got[1], upstream.sum(0, keepdim=True))
+
+
+def test_gradient_of_an_expanded_upstream(fn):
+    got = gradients(fn, randn(4, 3), randn(3), torch.ones((), device=DEVICE).expand(4, 3))
+    assert got[0].tolist() == [[1.0] * 3] * 4
+    assert got[1].tolist() == [4.0] * 3
+
+
+def test_a_gradient_without_a_broadcast_is_the_upstream_itself(fn):
+    upstream = randn(3, 5)
+    for got in gradients(fn, randn(3, 5), randn(3, 5), upstream):
+        assert got.data_ptr() == upstream.data_ptr()
+
+
+def test_own_gradient_has_the_same_bits_each_time(own):
+    upstream = randn(3000, 70)
+    first, second = (gradients(own, randn(3000, 70), randn(70), upstream)[1] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_own_second_derivative(own):
+    a, b = randn(4, 3).double().requires_grad_(), randn(3).double().requires_grad_()
+    torch.autograd.gradgradcheck(own, (a, b))
+
+
+# What an own operator takes besides the operands and the dtype: how its launch is cut.
+HOW = {"triton_unroll": (1024, 4), "cuda_vector": (2, 128)}
+
+
+@pytest.mark.parametrize("variant", REGISTERED)
 def test_opcheck(variant):
     load("add", variant)
-    op = getattr(torch.ops.kernels, f"add_{variant}")
-    torch.library.opcheck(op, (randn(3, 5), randn(5).expand(3, 5), randn(3, 5)))
-    torch.library.opcheck(op, (whole(7), randn(7), randn(7)))
+    op, forward, total = (
+        getattr(torch.ops.kernels, f"add_{variant}{end}") for end in ("", "_forward", "_sum")
+    )
+    how = HOW.get(variant, ())
+    samples = [
+        (randn(3, 5).requires_grad_(), randn(5).requires_grad_(), torch.float32, *how),
+        (whole(7), randn(7).requires_grad_(), torch.float32, *how),
+        (randn(4, 5, 6).permute(2, 0, 1), randn(6, 1, 5), torch.float32, *how),
+    ]
+    for sample in samples:
+        torch.library.opcheck(op, sample)
+        torch.library.opcheck(
+            forward, tuple(x.detach() if isinstance(x, torch.Tensor) else x for x in sample)
+        )
+    torch.library.opcheck(total, (randn(2, 3, 5), 2, 3, 5, torch.float32))
 
 
-@pytest.mark.parametrize("variant", ["cpp", "cuda_thread"])
-def test_operator_refuses_views_that_it_would_misread(variant):
+@pytest.mark.parametrize("variant", ["cpp", "cuda_thread", "cuda_vector"])
+def test_operator_refuses_what_it_would_misread(variant):
     load("add", variant)
-    op = getattr(torch.ops.kernels, f"add_{variant}")
-    with pytest.raises(RuntimeError, match=r"^a and b must be expanded to out's shape\.$"):
-        op(randn(3), randn(4), randn(3))
-    with pytest.raises(RuntimeError, match=r"^out must be contiguous\.$"):
-        op(randn(3, 5), randn(3, 5), randn(5, 3).t())
+    op = getattr(torch.ops.kernels, f"add_{variant}_forward")
+    with pytest.raises(RuntimeError, match=r"^a and b have shapes that do not broadcast\.$"):
+        op(randn(3), randn(4), torch.float32, *HOW.get(variant, ()))
+    total = getattr(torch.ops.kernels, f"add_{variant}_sum")
+    for grad in (randn(5, 3).t(), randn(4, 5)):
+        with pytest.raises(RuntimeError, match=r"^grad must be contiguous, with outer \* reduce \* inner"):
+            total(grad, 1, 3, 5, torch.float32)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.gpu)])

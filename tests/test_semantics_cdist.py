@@ -8,14 +8,15 @@ import math
 import pytest
 import torch
 
-from kernels.cdist import reference
+from kernels.cdist import points, reference
 from runner import formula
 from runner.check import compare
 from tests.support import DEVICE, declared, load, variants
 
 EAGER = [v for v in variants("cdist") if not v.startswith("compile")]
-GRADIENT = ["naive", "naive_mm", "builtin", "builtin_exact"]
-OWN = [v for v in EAGER if v not in GRADIENT]
+TUNED = ["cuda_small", "cuda_register", "tuned"]  # exact, with gradients
+GRADIENT = ["naive", "naive_mm", "builtin", "builtin_exact", *TUNED]
+OWN = [v for v in EAGER if v not in GRADIENT or v in TUNED]
 P = [2.0, 0.0, 1.0, 1.5, 3.0, math.inf]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 EXACT = {"compute_mode": "donot_use_mm_for_euclid_dist"}
@@ -38,6 +39,7 @@ class Loaded:
             "batch": max(math.prod(x1.shape[:-2]), math.prod(x2.shape[:-2])),
             "n": x1.shape[-2],
             "m": x2.shape[-2],
+            "d": x1.shape[-1],
             "dtype": str(x1.dtype).removeprefix("torch."),
             "direction": "backward" if x1.requires_grad else "forward",
         }
@@ -248,8 +250,9 @@ def test_gradients_and_batches_that_broadcast(differentiable, p, whole):
 
 def test_own_kernels_refuse_what_they_have_no_code_for(own):
     x, wide = randn(3, 2), randn(3, 2, dtype=torch.float64)
-    with pytest.raises(NotImplementedError, match=r"^\w+ has no backward kernel: .*\.$"):
-        own.fn(x, x.clone().requires_grad_())
+    if own.variant.name not in TUNED:
+        with pytest.raises(NotImplementedError, match=r"^\w+ has no backward kernel: .*\.$"):
+            own.fn(x, x.clone().requires_grad_())
     with pytest.raises(
         NotImplementedError, match=r"^cdist takes two inputs of the same dtype\.$|, not float64\.$"
     ):
@@ -276,6 +279,105 @@ def test_forms_that_cancel_say_so():
         "builtin",
         "compile_mm",
     }
+
+
+@pytest.fixture(params=TUNED)
+def tuned(request):
+    return Loaded(request.param)
+
+
+@pytest.mark.parametrize("d", [1, 3, 4, 5, 8, 16, 17, 33, 64, 70])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("sizes", [(70, 4099), (300, 1030), (129, 260)])
+def test_tiles_and_rows_that_start_anywhere(tuned, d, dtype, sizes):
+    n, m = sizes
+    tuned.assert_right(randn(2, n, d, dtype=dtype), randn(2, m, d, dtype=dtype))
+    tuned.assert_right(randn(n * d + 1, dtype=dtype)[1:].view(n, d), randn(m, d, dtype=dtype))
+
+
+@pytest.mark.parametrize("p", [*P, 0.5, 7.0])
+@pytest.mark.parametrize("d", [3, 16, 70])
+def test_gradients_of_more_than_a_tile(tuned, p, d):
+    x1, x2, upstream = randn(2, 300, d), randn(2, 1030, d), randn(2, 300, 1030)
+    x2[:, 5:9] = x1[:, 2:6]
+    got = gradients(tuned, x1, x2, p, upstream)
+    wanted = gradients(reference.cdist, x1.double(), x2.double(), p, upstream.double())
+    for g, w in zip(got, wanted):
+        assert compare(g, w, g.dtype, str(g.device), "elementwise").reason == ""
+    again = gradients(tuned, x1, x2, p, upstream)
+    assert all(torch.equal(g, a) for g, a in zip(got, again))
+
+
+@pytest.mark.parametrize("p", P)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_in_half_types(tuned, p, dtype):
+    x1, x2, upstream = (randn(*shape, dtype=dtype) for shape in [(2, 40, 9), (150, 9), (2, 40, 150)])
+    x2[:7, ::2] = x1[0, :7, ::2]
+    got = gradients(tuned, x1, x2, p, upstream)
+    wanted = gradients(reference.cdist, x1.double(), x2.double(), p, upstream.double())
+    for g, w in zip(got, wanted):
+        assert compare(g, w, dtype, str(g.device), "elementwise").reason == ""
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000.0])
+@pytest.mark.parametrize("apart", [1e-3, 1.0])
+def test_gradient_of_near_points(tuned, offset, apart):
+    """Clusters far apart, or all far from the origin: a product of matrices alone would cancel."""
+    centres = 100 * randn(7, 40) + offset
+    x1, x2 = (centres.repeat(30, 1) + apart * randn(210, 40) for _ in range(2))
+    upstream = randn(210, 210)
+    got = gradients(tuned, x1, x2, 2.0, upstream)
+    wanted = gradients(reference.cdist, x1.double(), x2.double(), 2.0, upstream.double())
+    for g, w in zip(got, wanted):
+        assert compare(g, w, g.dtype, str(g.device), "elementwise").reason == ""
+
+
+def test_no_second_derivative(tuned):
+    x1 = randn(5, 3).requires_grad_()
+    (slope,) = torch.autograd.grad(tuned(x1, randn(4, 3)).sum(), x1, create_graph=True)
+    with pytest.raises(NotImplementedError, match=r"^kernels::cdist_backward can be differentiated once"):
+        slope.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [((), ()), ((1,), (5,)), ((5,), ()), ((3, 4), (4,)), ((4, 1), (6,)), ((2, 3, 1), (5,)), ((1, 2), (3, 1))],
+)
+def test_batches_broadcast_without_copies(batches):
+    x1, x2 = (randn(*batch, n, 2) for batch, n in zip(batches, (3, 4)))
+    seen = []
+
+    def kernel(a, b):
+        seen.extend([(a, x1), (b, x2)])
+        return reference.cdist(a, b)
+
+    y = points.over_broadcast(kernel, x1, x2)
+    assert torch.equal(y, reference.cdist(x1, x2))
+    for given, x in seen:
+        assert given.dim() == 4 and given.numel() == x.numel() and given.data_ptr() == x.data_ptr()
+
+
+def test_batches_that_broadcast_in_more_ways_are_copied():
+    x1, x2 = randn(2, 1, 4, 3, 2), randn(1, 3, 4, 5, 2)
+    y = points.over_broadcast(reference.cdist, x1, x2)
+    assert torch.equal(y, reference.cdist(x1, x2))
+
+
+@pytest.mark.parametrize("options", [(), (True,), (False,)])
+@pytest.mark.parametrize("p", [2.0, 1.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_operator_with_gradient_is_well_formed(options, p, dtype):
+    load("cdist", "tuned")
+    operator = torch.ops.kernels.cdist_register if options else torch.ops.kernels.cdist_small
+    x1, x2 = randn(2, 1, 5, 4, dtype=dtype).requires_grad_(), randn(1, 3, 6, 4, dtype=dtype).requires_grad_()
+    torch.library.opcheck(operator.default, (x1, x2, p, *options))
+
+
+@pytest.mark.parametrize("product", [True, False])
+def test_operator_of_the_gradient_is_well_formed(product):
+    load("cdist", "tuned")
+    args = randn(2, 5, 6), randn(2, 5, 4), randn(2, 6, 4), randn(2, 5, 6).abs(), 2.0, True, product
+    torch.library.opcheck(torch.ops.kernels.cdist_backward.default, args)
 
 
 @pytest.mark.parametrize("name", ["cuda_thread", "cpp"])

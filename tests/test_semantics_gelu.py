@@ -13,6 +13,7 @@ from tests.support import DEVICE, load, variants
 
 EAGER = [v for v in variants("gelu") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]
+REGISTERED = [v for v in OWN if v != "tuned"]  # which chooses among the others
 FORMS = ["tanh", "none"]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.float64]
 
@@ -30,12 +31,16 @@ def own(request):
     return load("gelu", request.param)
 
 
-@pytest.fixture(params=OWN)
+# What an own operator takes besides x and the form: how its launch is cut.
+HOW = {"triton_unroll": (1024, 4), "cuda_vector": (2, 128)}
+
+
+@pytest.fixture(params=REGISTERED)
 def op(request):
-    """An own variant's operators: forward and backward."""
+    """An own variant's operators (differentiable, forward, backward) and what they take last."""
     load("gelu", request.param)
-    name = f"gelu_{request.param}"
-    return getattr(torch.ops.kernels, name), getattr(torch.ops.kernels, f"{name}_backward")
+    ops = [getattr(torch.ops.kernels, f"gelu_{request.param}{end}") for end in ("", "_forward", "_backward")]
+    return *ops, HOW.get(request.param, ())
 
 
 def gradient(fn, x, approximate, upstream):
@@ -159,18 +164,19 @@ def test_own_refuses_a_second_derivative(own):
 @pytest.mark.parametrize("layout", ["transposed", "strided", "permuted"])
 def test_opcheck_forward(op, layout):
     for tanh in (True, False):
-        torch.library.opcheck(op[0], (LAYOUTS[layout]().requires_grad_(), tanh))
+        torch.library.opcheck(op[0], (LAYOUTS[layout]().requires_grad_(), tanh, *op[-1]))
+        torch.library.opcheck(op[1], (LAYOUTS[layout](), tanh, *op[-1]))
 
 
 def test_opcheck_backward(op):
-    torch.library.opcheck(op[1], (LAYOUTS["transposed"](), randn(33, 31), True))
+    torch.library.opcheck(op[2], (LAYOUTS["transposed"](), randn(33, 31), True, *op[-1]))
 
 
 def test_backward_operator_refuses_a_gradient_of_another_shape(op):
-    if op[0].__name__ == "gelu_triton_block":
+    if op[0].__name__.startswith("gelu_triton"):
         pytest.skip("its gradient is reached through autograd, which checks the shape")
     with pytest.raises(RuntimeError, match=r"^grad and x differ in shape or dtype\.$"):
-        op[1](randn(3), randn(4), True)
+        op[2](randn(3), randn(4), True, *op[-1])
 
 
 class Network(torch.nn.Module):

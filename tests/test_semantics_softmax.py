@@ -14,6 +14,15 @@ EAGER = [v for v in variants("softmax") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 INF = math.inf
+OPERATORS = {
+    "cuda_row": ("softmax_row",),
+    "cuda_online": ("softmax_online",),
+    "cuda_vector": ("softmax_vector",),
+    "cuda_cluster": ("softmax_cluster",),
+    "cuda_ring": ("softmax_ring", 0),
+    "tuned": ("softmax_tuned",),
+    "cpp": ("softmax_cpp",),
+}
 
 # Triton's interpreter computes with numpy, which warns of the -inf - -inf that makes the right NaN.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
@@ -36,6 +45,16 @@ def tensor(values, dtype=torch.float32):
 def randn(*shape, dtype=torch.float32):
     generator = torch.Generator(DEVICE).manual_seed(0)
     return torch.randn(shape, generator=generator, device=DEVICE).to(dtype)
+
+
+def widest(name, dtype=torch.float32):
+    """Elements of a row that a variant holds."""
+    most = {"triton_row": 1 << 20, "cuda_vector": 65536 // dtype.itemsize, "cuda_cluster": 262136}
+    return most.get(name, INF)
+
+
+def wide(cols, dtype=torch.float32):
+    return [name for name in EAGER if widest(name, dtype) >= cols]
 
 
 def assert_right(fn, x, dim=-1):
@@ -103,11 +122,30 @@ def test_dim_that_is_not_there(own, dim):
 def test_wide_rows(name, cols):
     fn = load("softmax", name)
     x = randn(2, cols)
-    if name == "triton_row" and cols > 1048576:  # Triton's largest block
-        with pytest.raises(NotImplementedError, match=r"^triton_row holds at most 1048576 .* not 1048577\.$"):
+    if cols > widest(name):
+        sentence = rf"^{name} holds at most {widest(name)} .* not {cols}\.$"
+        with pytest.raises(NotImplementedError, match=sentence):
             fn(x, dim=-1)
     else:
         assert_right(fn, x)
+
+
+@pytest.mark.parametrize("name", wide(131073))
+def test_wide_rows_that_begin_with_minus_infinity(name):
+    x = randn(3, 131073)
+    x[:, :100000] = -INF
+    x[1] = -INF
+    y = load("softmax", name)(x, dim=-1)
+    assert y[1].isnan().all() and y[[0, 2]].isfinite().all()
+    assert_right(load("softmax", name), x)
+
+
+@pytest.mark.parametrize("name", wide(70001))
+def test_wide_rows_that_are_not_aligned(name):
+    fn = load("softmax", name)
+    assert_right(fn, randn(3, 70001, dtype=torch.bfloat16)[:, 1:])
+    assert_right(fn, randn(2 * 70000 + 1)[1:].view(2, 70000))
+    assert_right(fn, randn(300, 20003)[:, 3:])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -119,6 +157,21 @@ def test_rows_that_are_not_aligned(fn, cols, dtype):
     assert_right(fn, contiguous)
 
 
+@pytest.mark.parametrize("name", ["builtin", "cuda_row", "tuned", "cpp"])
+def test_float64_rows_that_lie_apart(name):
+    assert_right(load("softmax", name), randn(5, 1001, dtype=torch.float64)[:, 1:])
+
+
+# Each width is another number of lanes, vectors or blocks; as many rows as leave the last block part empty.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.gpu
+def test_every_width_of_the_designs(own, dtype):
+    for vectors in (1, 2, 4, 8, 16, 32, 64, 128, 256, 384, 512, 640, 768, 1024, 1152, 2048, 3072, 4096):
+        cols = vectors * 16 // dtype.itemsize
+        assert_right(own, randn(7, cols, dtype=dtype))
+        assert_right(own, randn(7, cols - 1, dtype=dtype))
+
+
 @pytest.mark.parametrize("cols", [1, 31, 32, 33, 255, 256, 257, 1025])
 def test_rows_that_fill_no_whole_warp_or_block(fn, cols):
     assert_right(fn, randn(3, cols))
@@ -126,9 +179,13 @@ def test_rows_that_fill_no_whole_warp_or_block(fn, cols):
 
 def test_large_and_small_values(fn):
     assert_right(fn, tensor([[1e4, 1e4 - 1, -3e38], [-1e4, -1e4 - 1, 3e38], [1e-40, 0.0, -1e-40]]))
+    lowest = torch.finfo(torch.float32).min  # what masks are made of
+    assert_right(fn, tensor([[lowest] * 3, [lowest, -INF, lowest], [lowest, 0.0, 2e7], [3e6, 3e6 - 1, -3e6]]))
 
 
-def test_zeros_are_refused_where_outputs_are_tiny(fn):
+@pytest.mark.parametrize("name", wide(393216))
+def test_zeros_are_refused_where_outputs_are_tiny(name):
+    fn = load("softmax", name)
     x = randn(2, 393216) * 0.1
     expected = torch.softmax(x.double(), -1)
     assert expected.max() < 5e-6
@@ -164,11 +221,11 @@ def test_own_kernels_refuse_what_they_have_no_code_for(own):
         assert_right(own, randn(3, 4).requires_grad_())
 
 
-@pytest.mark.parametrize("name", ["cuda_row", "cpp"])
+@pytest.mark.parametrize("name", OPERATORS)
 def test_operator_is_well_formed(name):
     load("softmax", name)
-    operator = {"cuda_row": "softmax_row", "cpp": "softmax_cpp"}[name]
-    torch.library.opcheck(getattr(torch.ops.kernels, operator).default, (randn(3, 33),))
+    operator, *more = OPERATORS[name]
+    torch.library.opcheck(getattr(torch.ops.kernels, operator).default, (randn(3, 33), *more))
 
 
 @pytest.mark.slow
@@ -186,7 +243,8 @@ def test_compiled_form():
 @pytest.mark.parametrize("name", variants("softmax"))
 def test_more_than_2_31_elements(name):
     fn = load("softmax", name)
-    x = torch.randn(32769, 65536, dtype=torch.bfloat16, device=DEVICE)
+    cols = 65536 if widest(name, torch.bfloat16) >= 65536 else 32768
+    x = torch.randn(2**31 // cols + 1, cols, dtype=torch.bfloat16, device=DEVICE)
     y = fn(x, dim=-1)
     for rows in y.split(1024):
         assert (rows.double().sum(-1) - 1).abs().max() < 1e-2

@@ -45,6 +45,7 @@ esac
 @pytest.fixture(autouse=True)
 def fake(monkeypatch):
     monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
+    monkeypatch.setattr(supervisor, "_JUDGE", FAKE)
     yield
     driver.shutdown()
 
@@ -52,6 +53,7 @@ def fake(monkeypatch):
 @pytest.fixture
 def worker():
     one = supervisor.Worker(DEVICE, LIMITS)
+    one.greet()
     yield one
     one.kill()
 
@@ -145,6 +147,7 @@ def test_a_limit_is_named_by_its_key(worker):
 def test_an_unlimited_limit():
     limits = Limits(*[1e300] * 5)
     worker = supervisor.Worker(DEVICE, limits)
+    worker.greet()
     assert prove(worker, "")["status"] == "ok"
     worker.kill()
 
@@ -183,6 +186,50 @@ def test_compilers_end_with_a_worker_that_nobody_ends(worker):
     assert gone(worker.facts["pid"])
 
 
+LEAVERS = {
+    "a session of its own": "subprocess.Popen(['sleep', '299'], start_new_session=True)",
+    "a fork": "os.fork() or (os.setsid(), os.fork() and os._exit(0), open(told, 'a'), time.sleep(299))",
+    "no environment": "subprocess.Popen(['sleep', '299'], start_new_session=True, env={})",
+    "an orphan without one": "subprocess.run(['/usr/bin/setsid', '-f', '/bin/sleep', '299'], env={})",
+}
+
+
+def leave(worker, name) -> set[int]:
+    """What a variant started and sent out of the session; none of them is there yet when it answers."""
+    before = processes.family(worker.facts["pid"])
+    prove(worker, f"import os, subprocess, time; told = '/dev/null'; {LEAVERS[name]}")
+    deadline = time.monotonic() + 5
+    while not (left := processes.family(worker.facts["pid"]) - before - inside(worker)):
+        assert time.monotonic() < deadline, "nothing left the session"
+        time.sleep(0.02)
+    return left
+
+
+def inside(worker) -> set[int]:
+    return set(processes.members(worker.facts["pid"]))
+
+
+def end_of(pids: set[int], within_s: float = 3.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while (living := pids & {pid for pid, _, _ in processes._living()}) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return not living
+
+
+@pytest.mark.parametrize("name", LEAVERS)
+def test_what_leaves_the_session_ends_with_its_worker(worker, name):
+    left = leave(worker, name)
+    worker.kill()
+    assert end_of(left)
+
+
+@pytest.mark.parametrize("name", ["a session of its own", "a fork"])
+def test_what_leaves_the_session_ends_with_a_worker_that_nobody_ends(worker, name):
+    left = leave(worker, name)
+    os.kill(worker.facts["pid"], signal.SIGKILL)
+    assert end_of(left)
+
+
 def test_a_reason_is_one_line_of_bounded_length():
     assert one_line(ValueError("a\nb")) == "ValueError: a"
     assert len(one_line(ValueError("x" * 10_000))) == 500
@@ -208,9 +255,9 @@ def write_op(folder: Path, codes: dict[str, str]) -> Path:
     return folder / "conf"
 
 
-def words_of(tmp_path: Path, codes: dict[str, str]) -> list[str]:
+def words_of(tmp_path: Path, codes: dict[str, str], mode: str = "check") -> list[str]:
     conf = write_op(tmp_path, codes)
-    fixed = ["op=double", "variant=all", "device=cpu", "mode=check", f"output={tmp_path / 'out'}"]
+    fixed = ["op=double", "variant=all", "device=cpu", f"mode={mode}", f"output={tmp_path / 'out'}"]
     return ["--config-dir", str(conf), *fixed]
 
 
@@ -266,7 +313,7 @@ def test_a_folder_removed_meanwhile_is_a_sentence(tmp_path, capsys):
 SHELL = """
 import sys
 from runner import cli, supervisor
-supervisor._COMMAND = ({fake!r},)
+supervisor._COMMAND = supervisor._JUDGE = ({fake!r},)
 sys.exit(cli.main(sys.argv[1:]))
 """
 
@@ -290,30 +337,68 @@ def wait_for(path: Path, within_s: float = 60.0) -> str:
     return path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
-)
-@pytest.mark.parametrize("sweep", [(), ("-m", "seed=1,2")])
-def test_an_end_from_outside_keeps_what_was_finished(tmp_path, number, code, word, sweep):
-    told = tmp_path / "told"
+ENDS = [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+
+
+def at_work(told: Path, then: str) -> str:
+    """Code of a variant that tells its session, starts a compiler and goes on with `then`."""
     draft = f"{told}.new"
-    hangs = f"""
+    return f"""
 import os, subprocess, time
 subprocess.Popen(["sleep", "300"], process_group=0)
 open({draft!r}, "w").write(str(os.getpid())); os.rename({draft!r}, {str(told)!r})
-time.sleep(300)
+{then}
 """
-    run = shell(*words_of(tmp_path, {"first": "answer['status'] = 'wrong'", "hangs": hangs}), *sweep)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), ENDS)
+@pytest.mark.parametrize("sweep", [(), ("-m", "seed=1,2")])
+def test_a_second_end_from_outside_stops_at_once_and_keeps_what_was_finished(
+    tmp_path, number, code, word, sweep
+):
+    told = tmp_path / "told"
+    codes = {"first": "answer['status'] = 'wrong'", "hangs": at_work(told, "time.sleep(300)")}
+    run = shell(*words_of(tmp_path, codes), *sweep)
     session = int(wait_for(told))
+    run.send_signal(number)
+    time.sleep(0.5)
+    assert run.poll() is None
     run.send_signal(number)
     _, err = run.communicate(timeout=30)
     assert run.returncode == code
+    assert "runner: finishing the check of hangs; a second Ctrl-C stops at once" in err
     assert f"runner: {word}" in err and "Traceback" not in err
     assert gone(session)
     if not sweep:
         assert list(rows_in(tmp_path)) == ["first"]
     reports = list((tmp_path / "out").rglob("report.md"))
     assert len(reports) == (2 if sweep else 1)
+
+
+@pytest.mark.parametrize(("number", "code", "word"), ENDS)
+@pytest.mark.parametrize("mode", ["check", "bench"])
+def test_an_end_from_outside_lets_the_row_at_hand_be_finished(
+    tmp_path, monkeypatch, number, code, word, mode
+):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # no device lock of others is waited for
+    told = tmp_path / "told"
+    code_of_slow = f"if timed == {mode == 'bench'}:\n    exec({at_work(told, 'time.sleep(1.0)')!r})"
+    codes = {"slow": code_of_slow, "later": ""}
+    run = shell(*words_of(tmp_path, codes, mode), "trials=3")
+    session = int(wait_for(told))
+    run.send_signal(number)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == code
+    what = "the check of slow" if mode == "check" else "the rows that are being timed (at most 600 s)"
+    assert f"runner: finishing {what}; a second Ctrl-C stops at once" in err
+    assert f"runner: {word}" in err and "Traceback" not in err
+    assert gone(session)
+    found = {name: row["status"] for name, row in rows_in(tmp_path).items()}
+    assert found == ({"slow": "checked"} if mode == "check" else {"slow": "ok", "later": "ok"})
+    (report,) = (tmp_path / "out").rglob("report.md")
+    assert "slow" in report.read_text()
+    assert cli.main([f"resume={report.parent}"]) == 0
+    assert set(rows_in(tmp_path)) == {"slow", "later"}
 
 
 def test_a_killed_parent_leaves_no_compiler(tmp_path, monkeypatch):

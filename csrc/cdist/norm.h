@@ -8,7 +8,7 @@
 
 namespace kernels {
 
-enum class Norm { kZero, kOne, kTwo, kInfinity, kAny };
+enum class Norm { kZero, kOne, kThreeHalves, kTwo, kThree, kInfinity, kAny };
 
 template <typename C, Norm kNorm>
 struct Distance {
@@ -52,7 +52,8 @@ struct Distance {
   }
 };
 
-// Calls `run(std::integral_constant<Norm, N>{})` with the N for p, which is not negative.
+// Calls `run(std::integral_constant<Norm, N>{})` with the N for p, which is not negative. kThree and
+// kThreeHalves are left to with_fast_norm: the forms here take any power alike.
 template <typename Run>
 auto with_norm(double p, Run&& run) {
   if (p == 2) return run(std::integral_constant<Norm, Norm::kTwo>{});
@@ -60,6 +61,14 @@ auto with_norm(double p, Run&& run) {
   if (p == 0) return run(std::integral_constant<Norm, Norm::kZero>{});
   if (std::isinf(p)) return run(std::integral_constant<Norm, Norm::kInfinity>{});
   return run(std::integral_constant<Norm, Norm::kAny>{});
+}
+
+// As with_norm, for the forms that have powers of 3 and 3/2 of their own.
+template <typename Run>
+auto with_fast_norm(double p, Run&& run) {
+  if (p == 3) return run(std::integral_constant<Norm, Norm::kThree>{});
+  if (p == 1.5) return run(std::integral_constant<Norm, Norm::kThreeHalves>{});
+  return with_norm(p, run);
 }
 
 }  // namespace kernels

@@ -43,6 +43,21 @@ cudaError_t with_floating(Dtype dtype, Launch&& launch) {
   }
 }
 
+// As with_floating, for kernels that compute in float: float64 is an invalid value too.
+template <typename Launch>
+cudaError_t with_up_to_float(Dtype dtype, Launch&& launch) {
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return launch(Type<float>{});
+    case Dtype::kFloat16:
+      return launch(Type<__half>{});
+    case Dtype::kBfloat16:
+      return launch(Type<__nv_bfloat16>{});
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
 // As with_floating, and integers too.
 template <typename Launch>
 cudaError_t with_any(Dtype dtype, Launch&& launch) {

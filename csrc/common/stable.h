@@ -6,6 +6,7 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -68,18 +69,38 @@ inline Dtype dtype_of(const Tensor& tensor) {
 }
 
 inline bool same_sizes(const Tensor& a, const Tensor& b) {
-  if (a.dim() != b.dim()) return false;
-  for (int64_t d = 0; d < a.dim(); ++d) {
-    if (a.size(d) != b.size(d)) return false;
-  }
-  return true;
+  const auto of_a = a.sizes(), of_b = b.sizes();
+  return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end());
 }
 
 inline bool same_strides(const Tensor& a, const Tensor& b) {
-  for (int64_t d = 0; d < a.dim(); ++d) {
-    if (a.stride(d) != b.stride(d)) return false;
-  }
-  return true;
+  const auto of_a = a.strides(), of_b = b.strides();
+  return std::equal(of_a.begin(), of_a.end(), of_b.begin(), of_b.end());
+}
+
+// A new tensor of `rank` sizes and strides on the device of `like`, without a trip through the dispatcher.
+inline Tensor empty(int64_t rank, const int64_t* sizes, const int64_t* strides, int32_t dtype,
+                    const Tensor& like) {
+  int32_t device_type = 0;
+  AtenTensorHandle made = nullptr;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+  TORCH_ERROR_CODE_CHECK(
+      aoti_torch_empty_strided(rank, sizes, strides, dtype, device_type, like.get_device_index(), &made));
+  return Tensor(made);
+}
+
+inline Tensor empty(int64_t rank, const int64_t* sizes, const int64_t* strides,
+                    torch::headeronly::ScalarType dtype, const Tensor& like) {
+  return empty(rank, sizes, strides, torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype)),
+               like);
+}
+
+// A new tensor with the sizes, strides, dtype and device that torch.empty_like gives.
+inline Tensor empty_as(const Tensor& tensor) {
+  if (!tensor.is_contiguous()) return torch::stable::empty_like(tensor);
+  int32_t dtype = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  return empty(tensor.dim(), tensor.sizes().data(), tensor.strides().data(), dtype, tensor);
 }
 
 // `tensor` itself where element i of its memory is element i of `like`'s, else a copy for which that holds.

@@ -4,6 +4,8 @@
 #include <cuda_runtime_api.h>
 #include <torch/csrc/stable/accelerator.h>
 
+#include <optional>
+
 #include "stable.h"
 
 // shim.h declares this under USE_CUDA only, which a build of an extension does not set.
@@ -12,6 +14,21 @@ extern "C" AOTITorchError aoti_torch_get_current_cuda_stream(int32_t device_inde
 namespace kernels {
 
 using torch::stable::accelerator::DeviceGuard;
+
+// Makes a tensor's device the current one while it lives. Mostly it is already, and asking costs less than
+// setting.
+class OnDeviceOf {
+ public:
+  explicit OnDeviceOf(const Tensor& tensor) {
+    int current = -1;
+    if (cudaGetDevice(&current) != cudaSuccess || current != tensor.get_device_index()) {
+      guard_.emplace(tensor.get_device_index());
+    }
+  }
+
+ private:
+  std::optional<DeviceGuard> guard_;
+};
 
 inline cudaStream_t current_stream(const Tensor& tensor) {
   void* stream = nullptr;

@@ -23,7 +23,7 @@ void run_backward(const T* grad, const T* x, T* dx, int64_t n) {
 }
 
 Tensor forward(const Tensor& x, bool tanh) {
-  Tensor y = torch::stable::empty_like(x);
+  Tensor y = empty_as(x);
   const Tensor dense = laid_out_as(x, y);
   with_floating(dtype_of(x), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -36,7 +36,7 @@ Tensor forward(const Tensor& x, bool tanh) {
 Tensor backward(const Tensor& grad, const Tensor& x, bool tanh) {
   check(same_sizes(grad, x) && dtype_of(grad) == dtype_of(x), "grad and x differ in shape or dtype.");
   check(grad.is_cpu(), "grad and x are on different devices.");
-  Tensor dx = torch::stable::empty_like(x);
+  Tensor dx = empty_as(x);
   const Tensor dense_grad = laid_out_as(grad, dx), dense = laid_out_as(x, dx);
   with_floating(dtype_of(x), [&](auto type) {
     using T = typename decltype(type)::type;
@@ -47,13 +47,16 @@ Tensor backward(const Tensor& grad, const Tensor& x, bool tanh) {
   return dx;
 }
 
+// The first is what autograd knows; the second is for calls without a gradient, and has no Python in its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("gelu_cpp(Tensor x, bool tanh) -> Tensor");
+  m.def("gelu_cpp_forward(Tensor x, bool tanh) -> Tensor");
   m.def("gelu_cpp_backward(Tensor grad, Tensor x, bool tanh) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kernels, CPU, m) {
   m.impl("gelu_cpp", TORCH_BOX(&forward));
+  m.impl("gelu_cpp_forward", TORCH_BOX(&forward));
   m.impl("gelu_cpp_backward", TORCH_BOX(&backward));
 }
 

@@ -6,8 +6,8 @@ namespace kernels {
 namespace {
 
 Tensor forward(const Tensor& x, bool tanh) {
-  const DeviceGuard guard(x.get_device_index());
-  Tensor y = torch::stable::empty_like(x);
+  const OnDeviceOf guard(x);
+  Tensor y = empty_as(x);
   const Tensor dense = laid_out_as(x, y);
   check_launch(gelu_thread(dense.data_ptr(), y.data_ptr(), x.numel(), dtype_of(x), tanh, current_stream(x)),
                "gelu_cuda_thread");
@@ -18,8 +18,8 @@ Tensor backward(const Tensor& grad, const Tensor& x, bool tanh) {
   check(same_sizes(grad, x) && dtype_of(grad) == dtype_of(x), "grad and x differ in shape or dtype.");
   check(grad.is_cuda() && grad.get_device_index() == x.get_device_index(),
         "grad and x are on different devices.");
-  const DeviceGuard guard(x.get_device_index());
-  Tensor dx = torch::stable::empty_like(x);
+  const OnDeviceOf guard(x);
+  Tensor dx = empty_as(x);
   const Tensor dense_grad = laid_out_as(grad, dx), dense = laid_out_as(x, dx);
   check_launch(gelu_thread_backward(dense_grad.data_ptr(), dense.data_ptr(), dx.data_ptr(), x.numel(),
                                     dtype_of(x), tanh, current_stream(x)),
@@ -27,13 +27,16 @@ Tensor backward(const Tensor& grad, const Tensor& x, bool tanh) {
   return dx;
 }
 
+// The first is what autograd knows; the second is for calls without a gradient, and has no Python in its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("gelu_cuda_thread(Tensor x, bool tanh) -> Tensor");
+  m.def("gelu_cuda_thread_forward(Tensor x, bool tanh) -> Tensor");
   m.def("gelu_cuda_thread_backward(Tensor grad, Tensor x, bool tanh) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("gelu_cuda_thread", TORCH_BOX(&forward));
+  m.impl("gelu_cuda_thread_forward", TORCH_BOX(&forward));
   m.impl("gelu_cuda_thread_backward", TORCH_BOX(&backward));
 }
 

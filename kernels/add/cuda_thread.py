@@ -1,16 +1,5 @@
 """Addition by `kernels::add_cuda_thread`, whose library is loaded before this module."""
 
-from __future__ import annotations
+from kernels.add.operators import add_by
 
-import torch
-
-from kernels.add.broadcast import prepare
-
-torch.library.register_fake("kernels::add_cuda_thread", lambda a, b, out: None)
-
-
-def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a, b: shapes that broadcast, any strides; shape, dtype and values are torch.add's. Forward only."""
-    out, *views = prepare(a, b, "cuda_thread")
-    torch.ops.kernels.add_cuda_thread(*views)
-    return out
+add = add_by("add_cuda_thread", "cuda_thread")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from triton.runtime.interpreter import InterpretedFunction
 
 from kernels.add.broadcast import MAX_RANK, prepare
+from kernels.add.operators import add_by
+from kernels.add.triton_sum import sum_kernel, sum_middle
+from kernels.launching import operator, traceable
 
 BLOCK = 1024
 
@@ -22,7 +24,7 @@ def _convert(b_x, dtype: tl.constexpr):
 
 
 @triton.jit
-def _sum(b_a, b_b, dtype: tl.constexpr):
+def add_blocks(b_a, b_b, dtype: tl.constexpr):
     """In dtype; half types add in float32 and round once."""
     if dtype.primitive_bitwidth == 16:
         return (_convert(b_a, dtype).to(tl.float32) + _convert(b_b, dtype).to(tl.float32)).to(dtype)
@@ -56,34 +58,31 @@ def _add(
     o_b += o_rest * b0
     b_a = tl.load(a + o_a, mask=m, other=0)
     b_b = tl.load(b + o_b, mask=m, other=0)
-    tl.store(out + o, _sum(b_a, b_b, out.dtype.element_ty), mask=m)
+    tl.store(out + o, add_blocks(b_a, b_b, out.dtype.element_ty), mask=m)
 
 
-# Tracing looks into a compiled kernel; the interpreter's stand-in is opaque to it.
-INTERPRETED = isinstance(_add, InterpretedFunction)
-_register = torch.library.custom_op if INTERPRETED else torch.library.triton_op
-
-
-@_register("kernels::add_triton_block", mutates_args={"out"})
-def _run(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> None:
-    n, rank = out.numel(), out.dim()
+def run(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """The sum in dtype (without one, a's), for shapes that broadcast to at most 4 dims that do not merge."""
+    out, a, b, flat = prepare(a, b, dtype or a.dtype)
+    n, rank = out.numel(), flat.dim()
     if n == 0:
-        return
+        return out
     # The first dim's stride comes first, the others end at the last: a rank below 4 leaves a gap, unused.
     gap = [0] * (MAX_RANK - rank)
-    sizes = [*gap, *out.shape[1:]]
+    sizes = [*gap, *flat.shape[1:]]
     strides = [s for t in (a, b) for s in (t.stride(0), *gap, *t.stride()[1:])]
-    traceable = _add if INTERPRETED else torch.library.wrap_triton(_add)
     with torch.cuda.device_of(out):
-        traceable[(triton.cdiv(n, BLOCK),)](a, b, out, n, *sizes, *strides, RANK=rank, BLOCK=BLOCK)
-
-
-if INTERPRETED:
-    torch.library.register_fake("kernels::add_triton_block", lambda a, b, out: None)
-
-
-def add(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """a, b: shapes that broadcast, any strides; shape, dtype and values are torch.add's. Forward only."""
-    out, *views = prepare(a, b, "triton_block")
-    _run(*views)
+        traceable(_add)[(triton.cdiv(n, BLOCK),)](a, b, flat, n, *sizes, *strides, RANK=rank, BLOCK=BLOCK)
     return out
+
+
+for _name in ("kernels::add_triton_block", "kernels::add_triton_block_forward"):
+    operator(_add)(_name, mutates_args=())(run)
+
+
+@operator(sum_kernel)("kernels::add_triton_block_sum", mutates_args=())
+def _sum_middle(grad: torch.Tensor, outer: int, reduce: int, inner: int, dtype: torch.dtype) -> torch.Tensor:
+    return sum_middle(grad, outer, reduce, inner, dtype)
+
+
+add = add_by("add_triton_block", "triton_block")

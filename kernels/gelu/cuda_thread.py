@@ -1,14 +1,5 @@
 """GeLU by `kernels::gelu_cuda_thread`, whose library is loaded before this module."""
 
-from __future__ import annotations
+from kernels.gelu.registration import gelu_by
 
-import torch
-
-from kernels.gelu.registration import is_tanh, register
-
-register("gelu_cuda_thread")
-
-
-def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """x: any shape and strides, floating; the result follows x's dense strides, as torch's does."""
-    return torch.ops.kernels.gelu_cuda_thread(x, is_tanh(x, approximate, "cuda_thread"))
+gelu = gelu_by("gelu_cuda_thread", "cuda_thread")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 import triton
 import triton.language as tl
-from triton.runtime.interpreter import InterpretedFunction
 
-from kernels.gelu.registration import is_tanh, register
+from kernels.gelu.registration import gelu_by
+from kernels.gelu.triton_map import launch
+from kernels.launching import laid_out_as, operator
 
 BLOCK = 1024
 # Right operands only: the interpreter makes a constexpr of constexpr * block.
@@ -56,42 +57,21 @@ def _backward(g, x, dx, n, TANH: tl.constexpr, BLOCK: tl.constexpr):  # g, x, dx
     tl.store(dx + o, (b_g * b_d).to(dx.dtype.element_ty), mask=m)
 
 
-# Tracing looks into a compiled kernel; the interpreter's stand-in is opaque to it.
-INTERPRETED = isinstance(_forward, InterpretedFunction)
-_register = torch.library.custom_op if INTERPRETED else torch.library.triton_op
-
-
-def _launch(kernel, tensors, tanh: bool) -> None:
-    n = tensors[-1].numel()
-    if n == 0:
-        return
-    traceable = kernel if INTERPRETED else torch.library.wrap_triton(kernel)
-    with torch.cuda.device_of(tensors[-1]):
-        traceable[(triton.cdiv(n, BLOCK),)](*tensors, n, TANH=tanh, BLOCK=BLOCK)
-
-
-def _laid_out_as(t: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """t itself where its strides are like's, else a copy that has them."""
-    return t if t.stride() == like.stride() else torch.empty_like(like).copy_(t)
-
-
-@_register("kernels::gelu_triton_block", mutates_args=())
-def _gelu(x: torch.Tensor, tanh: bool) -> torch.Tensor:
+def _run(x: torch.Tensor, tanh: bool) -> torch.Tensor:
     y = torch.empty_like(x)
-    _launch(_forward, (_laid_out_as(x, y), y), tanh)
+    launch(_forward, (laid_out_as(x, y), y), BLOCK, TANH=tanh)
     return y
 
 
-@_register("kernels::gelu_triton_block_backward", mutates_args=())
-def _gelu_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool) -> torch.Tensor:
+for _name in ("kernels::gelu_triton_block", "kernels::gelu_triton_block_forward"):
+    operator(_forward)(_name, mutates_args=())(_run)
+
+
+@operator(_backward)("kernels::gelu_triton_block_backward", mutates_args=())
+def _run_backward(grad: torch.Tensor, x: torch.Tensor, tanh: bool) -> torch.Tensor:
     dx = torch.empty_like(x)
-    _launch(_backward, (_laid_out_as(grad, dx), _laid_out_as(x, dx), dx), tanh)
+    launch(_backward, (laid_out_as(grad, dx), laid_out_as(x, dx), dx), BLOCK, TANH=tanh)
     return dx
 
 
-register("gelu_triton_block")
-
-
-def gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
-    """x: any shape and strides, floating; the result follows x's dense strides, as torch's does."""
-    return _gelu(x, is_tanh(x, approximate, "triton_block"))
+gelu = gelu_by("gelu_triton_block", "triton_block")

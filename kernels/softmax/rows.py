@@ -1,7 +1,8 @@
-"""How the kernels, which know only contiguous rows, take any shape, strides and dim."""
+"""How the kernels, which know only rows, take any shape, strides and dim; and what they refuse."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -14,11 +15,39 @@ def over_rows(kernel: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, d
     copy is part of the call. For a dim other than the last the result is a view whose strides have
     `dim` innermost. A 0-dim tensor is one row of one element. Raises IndexError for a dim that is not there.
     """
+    if x.dim() == 0:
+        _check_dim(x, dim)
+        return kernel(x.reshape(1)).reshape(())
+    return along_last(lambda rows: kernel(rows.contiguous()), x, dim)
+
+
+def along_last(kernel: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, dim: int) -> torch.Tensor:
+    """As `over_rows`, for a kernel that takes any tensor, a 0-dim one too, and copies where it must."""
+    if dim in (-1, x.dim() - 1):
+        return kernel(x)
+    _check_dim(x, dim)
+    return kernel(x) if x.dim() == 0 else kernel(x.movedim(dim, -1)).movedim(-1, dim)
+
+
+def _check_dim(x: torch.Tensor, dim: int) -> None:
     dims = max(x.dim(), 1)
     if not -dims <= dim < dims:
         raise IndexError(f"dim {dim} is out of range for {x.dim()} dimensions.")
-    if x.dim() == 0:
-        return kernel(x.reshape(1)).reshape(())
-    if dim in (-1, x.dim() - 1):
-        return kernel(x.contiguous())
-    return kernel(x.movedim(dim, -1).contiguous()).movedim(-1, dim)
+
+
+def refuse_wider(name: str, x: torch.Tensor, dim: int, widest: int) -> None:
+    """Raise NotImplementedError for slices of more than `widest` elements."""
+    width = x.shape[dim] if x.dim() else 1
+    if width > widest:
+        raise NotImplementedError(f"{name} holds at most {widest} elements of a row, not {width}.")
+
+
+def refuse_before_hopper(name: str, x: torch.Tensor) -> None:
+    """Raise NotImplementedError on a GPU older than compute capability 9.0."""
+    if x.is_cuda and _capability(x.get_device()) < (9, 0):
+        raise NotImplementedError(f"{name} needs a GPU of compute capability 9.0 or later.")
+
+
+@functools.cache
+def _capability(device: int) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)

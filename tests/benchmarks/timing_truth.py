@@ -119,7 +119,7 @@ def series_of(calls: list, trials: int) -> list[Timed]:
     if not _CLOCK:
         _CLOCK.append(clock_for("cuda:0"))
     rules = [rule_for(trials, 0.005, 20, 10_000, 2.0) for _ in calls]
-    series = take_turns(_CLOCK[0], [Trial(call) for call in calls], rules, "cold", 5, 0, Watch())
+    series = take_turns(_CLOCK[0], [Trial(call) for call in calls], rules, "cold", 5, Watch())
     return [Timed(one) for one in series]
 
 

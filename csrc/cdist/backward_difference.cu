@@ -1,0 +1,200 @@
+// The gradient of cdist for every p: each term from the difference of two coordinates.
+#include "backward.cuh"
+#include "fast_norm.cuh"
+
+namespace kernels {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocksPerSM = 2;
+constexpr int kPerOwn = 4;      // own points of a thread
+constexpr int kNeighbours = 8;  // threads that share those: along coordinates first, then along others
+
+// A term is grad * sign(x) * (|x| / distance)^(p - 1) with x a difference of coordinates; what of it depends
+// on the pair alone is worked out once, as a weight and, but for p = 1 and 2, one more value.
+template <Norm kNorm>
+struct Slope {
+  static constexpr bool kTwoValues = kNorm != Norm::kOne && kNorm != Norm::kTwo;
+
+  __device__ __forceinline__ static float weight(float grad, float distance) {
+    return kNorm != Norm::kTwo ? grad : distance == 0 ? 0.0f : __fdividef(grad, distance);
+  }
+
+  __device__ __forceinline__ static float second(float distance) {
+    if constexpr (kNorm == Norm::kInfinity) return distance;
+    return distance == 0 ? 0.0f : __fdividef(1.0f, distance);
+  }
+
+  __device__ __forceinline__ static float add(float sum, float difference, float weight, float second,
+                                              float p) {
+    const float size = fabsf(difference);
+    if constexpr (kNorm == Norm::kTwo) {
+      return fmaf(weight, difference, sum);
+    } else if constexpr (kNorm == Norm::kOne) {
+      return difference == 0 ? sum : sum + weight * copysignf(1.0f, difference);
+    } else if constexpr (kNorm == Norm::kInfinity) {
+      return size == second && size != 0 ? sum + weight * copysignf(1.0f, difference) : sum;
+    } else if constexpr (kNorm == Norm::kThree) {
+      const float ratio = difference * second;
+      return fmaf(weight, ratio * fabsf(ratio), sum);
+    } else if constexpr (kNorm == Norm::kThreeHalves) {
+      return fmaf(weight, copysignf(fast_sqrt(size * second), difference), sum);
+    } else {
+      const float ratio = size * second, power = exp2f((p - 1) * __log2f(ratio));
+      return ratio == 0 ? sum : fmaf(weight, copysignf(power, difference), sum);
+    }
+  }
+};
+
+template <Norm kNorm, bool kOwnIsRows, int kCoordinates>
+__global__ __launch_bounds__(kThreads,
+                             kBlocksPerSM) void difference_kernel(const __grid_constant__ BackwardWork work) {
+  using Loader = Pairs<kOwnIsRows, kThreads>;
+  using Term = Slope<kNorm>;
+  constexpr int kOthers = Loader::kOthers;
+  constexpr int kPerK = kCoordinates < 8 ? kCoordinates : 8;  // coordinates of a thread, in groups of four
+  constexpr int kAlong = kCoordinates / kPerK;                // threads along coordinates
+  constexpr int kStride = kNeighbours / kAlong;               // threads along others
+  constexpr int kApart = kCoordinates / (kPerK / 4);          // between the groups
+  static_assert(kAlong * kPerK == kCoordinates && kAlong * kStride == kNeighbours);
+  struct Slice {
+    float weights[kOthers][kOwn], seconds[Term::kTwoValues ? kOthers : 1][kOwn];
+    float others[kOthers][kCoordinates];
+  };
+  __shared__ union Room {
+    Slice slice;
+    float sums[kStride][kOwn][kCoordinates];
+  } room;
+  Slice& slice = room.slice;
+
+  const Share share(work, kCoordinates);
+  const int along = threadIdx.x % kAlong, start = threadIdx.x / kAlong % kStride;
+  const int own = threadIdx.x / kNeighbours * kPerOwn, k = 4 * along;
+  const bool brings_other = threadIdx.x < Others<kCoordinates, kOthers>::kThreads;
+
+  float points[kPerOwn][kPerK], sums[kPerOwn][kPerK] = {};
+#pragma unroll
+  for (int r = 0; r < kPerOwn; ++r) {
+#pragma unroll
+    for (int c = 0; c < kPerK; ++c) {
+      const int64_t i = share.own + own + r, at = share.k + k + c / 4 * kApart + c % 4;
+      points[r][c] =
+          i < work.own_count && at < work.d ? work.own[(share.b * work.own_count + i) * work.d + at] : 0.0f;
+    }
+  }
+
+  Loader pairs(work, share);
+  Others<kCoordinates, kOthers> others(work, share);
+  float4 other{};
+  pairs.load_slice(work);
+  if (brings_other) other = others.load_slice(work);
+  for (int left = share.count; left > 0; left -= kOthers) {
+#pragma unroll
+    for (int turn = 0; turn < Loader::kTurns; ++turn) {
+      float weights[4], seconds[4];
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        weights[v] = Term::weight(pairs.grads[turn][v], pairs.distances[turn][v]);
+        seconds[v] = Term::second(pairs.distances[turn][v]);
+      }
+      Loader::put(slice.weights, turn, weights);
+      if constexpr (Term::kTwoValues) Loader::put(slice.seconds, turn, seconds);
+    }
+    if (brings_other) reinterpret_cast<float4*>(slice.others)[threadIdx.x] = other;
+    __syncthreads();
+    if (left > kOthers) {
+      pairs.load_slice(work);
+      if (brings_other) other = others.load_slice(work);
+    }
+#pragma unroll 1  // more takes registers that are not there
+    for (int step = 0; step < kOthers; step += kStride) {
+      const int j = step + start, place = Loader::place(own, j);
+      const float4 weight = *reinterpret_cast<const float4*>(&slice.weights[j][place]);
+      const float weights[4] = {weight.x, weight.y, weight.z, weight.w};
+      float seconds[4] = {};
+      if constexpr (Term::kTwoValues) {
+        const float4 second = *reinterpret_cast<const float4*>(&slice.seconds[j][place]);
+        seconds[0] = second.x, seconds[1] = second.y, seconds[2] = second.z, seconds[3] = second.w;
+      }
+#pragma unroll
+      for (int g = 0; g < kPerK / 4; ++g) {
+        const float4 four = *reinterpret_cast<const float4*>(&slice.others[j][k + g * kApart]);
+        const float values[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+        for (int r = 0; r < kPerOwn; ++r) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            float& sum = sums[r][4 * g + c];
+            sum = Term::add(sum, points[r][4 * g + c] - values[c], weights[r], seconds[r], work.p);
+          }
+        }
+      }
+    }
+    __syncthreads();
+  }
+
+#pragma unroll
+  for (int r = 0; r < kPerOwn; ++r) {
+#pragma unroll
+    for (int c = 0; c < kPerK; ++c) room.sums[start][own + r][k + c / 4 * kApart + c % 4] = sums[r][c];
+  }
+  __syncthreads();
+  float* out = work.out + (share.split * work.batch + share.b) * work.own_count * work.d;
+  for (int at = threadIdx.x; at < kOwn * kCoordinates; at += kThreads) {
+    const int64_t i = share.own + at / kCoordinates, coordinate = share.k + at % kCoordinates;
+    if (i >= work.own_count || coordinate >= work.d) continue;
+    float sum = 0;
+#pragma unroll
+    for (int s = 0; s < kStride; ++s) sum += room.sums[s][at / kCoordinates][at % kCoordinates];
+    out[i * work.d + coordinate] = sum;
+  }
+}
+
+__global__ __launch_bounds__(kThreads) void add_kernel(const float* partial, float* out, int64_t count,
+                                                       int64_t splits) {
+  const int64_t i = thread_index();
+  if (i >= count) return;
+  float sum = 0;
+  for (int64_t s = 0; s < splits; ++s) sum += partial[s * count + i];
+  out[i] = sum;
+}
+
+template <Norm kNorm, int kCoordinates>
+cudaError_t launch(const Backward& call) {
+  return call.own_is_rows
+             ? launch_backward(difference_kernel<kNorm, true, kCoordinates>, call, kCoordinates, kThreads)
+             : launch_backward(difference_kernel<kNorm, false, kCoordinates>, call, kCoordinates, kThreads);
+}
+
+}  // namespace
+
+cudaError_t cdist_backward_difference(const Backward& call) {
+  return with_fast_norm(call.p, [&](auto norm) {
+    constexpr Norm kNorm = decltype(norm)::value;
+    if constexpr (kNorm == Norm::kZero) {
+      return cudaErrorInvalidValue;
+    } else {
+      if (call.d <= 4) return launch<kNorm, 4>(call);
+      if (call.d <= 16) return launch<kNorm, 16>(call);
+      return launch<kNorm, 64>(call);
+    }
+  });
+}
+
+int64_t splits_of(const Backward& call, int processors) {
+  const int64_t others = call.other_count();
+  const int64_t blocks = ceil_div(call.own_count(), kOwn) * ceil_div(call.d, 64) * call.batch;
+  const int64_t filling =
+      std::min(ceil_div(int64_t{4} * processors, blocks), ceil_div(others, std::max<int64_t>(64, call.d)));
+  return std::max({int64_t{1}, ceil_div(others, 512), filling});
+}
+
+cudaError_t add_partials(const Backward& call) {
+  if (call.splits == 1) return cudaSuccess;
+  const int64_t count = call.batch * call.own_count() * call.d;
+  add_kernel<<<static_cast<unsigned>(ceil_div(count, kThreads)), kThreads, 0, call.stream>>>(
+      call.partial, call.out, count, call.splits);
+  return cudaGetLastError();
+}
+
+}  // namespace kernels

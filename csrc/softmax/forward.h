@@ -1,0 +1,63 @@
+// The launchers of the forward kernels that work along the last dim. Pointers are device memory.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "../common/dtype.h"
+
+namespace kernels::softmax {
+
+// At least one element. `stride` elements lie between the starts of two rows of x; y is contiguous. float32,
+// float16 or bfloat16.
+struct Task {
+  const void* x;
+  void* y;
+  int64_t rows, cols, stride;
+  Dtype dtype;
+  cudaStream_t stream;
+
+  bool known() const {
+    return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat16 || dtype == Dtype::kBfloat16;
+  }
+  int64_t item_bytes() const { return dtype == Dtype::kFloat32 ? 4 : 2; }
+
+  // Whether every row of both is whole 16-byte vectors on 16-byte boundaries.
+  bool aligned() const {
+    const auto bits = reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(y) |
+                      static_cast<uintptr_t>((stride | cols) * item_bytes());
+    return bits % 16 == 0;
+  }
+
+  // 16-byte vectors that a row of the output may touch.
+  int64_t vectors() const {
+    const int64_t each = 16 / item_bytes();
+    const bool on_boundaries = (reinterpret_cast<uintptr_t>(y) | cols * item_bytes()) % 16 == 0;
+    return on_boundaries ? cols / each : (cols + 2 * (each - 1)) / each;
+  }
+};
+
+// Of a row in a block's registers: 64 KiB, and one more where a row starts between two vectors.
+constexpr int64_t kMostVectors = 4097;
+
+// All return cudaErrorInvalidConfiguration for rows that they cannot hold.
+cudaError_t vector_rows(const Task& task);   // registers of a warp where they suffice, else of a block
+cudaError_t block_rows(const Task& task);    // registers of a block
+cudaError_t cluster_rows(const Task& task);  // registers of a cluster of blocks; sm_90
+cudaError_t online_rows(const Task& task);   // any width, read twice
+
+// How the current device's blocks share the rows of `task` in the ring (sm_90); team 0 where they cannot.
+struct Ring {
+  int team;    // blocks that share a row
+  int teams;   // rows in flight
+  int slice;   // vectors of a row that a block holds
+  int stages;  // slices that a block holds, more than `lag`
+  int lag;     // rows that a block reduces before it writes the first of them
+
+  int64_t scratch_bytes(const Task& task) const { return team > 1 ? task.rows * team * 8 : 0; }
+};
+
+// `team` 0 chooses by width and number of rows.
+Ring ring_for(const Task& task, int team);
+cudaError_t ring_rows(const Task& task, const Ring& ring, void* scratch);
+
+}  // namespace kernels::softmax

@@ -1,0 +1,356 @@
+// Wide rows in shared memory: persistent blocks share each row, and every block keeps a ring of slices that
+// the copy engine (sm_90) fills ahead of need, so memory is read once and is always busy. A team's blocks
+// exchange one pair a row through memory. Warps have roles, and wait for each other only through barriers in
+// shared memory, so that none of them waits for the exchange: a slice is reduced `lag` rows before it is
+// written.
+#pragma once
+
+#include "power.cuh"
+#include "rows.cuh"
+
+namespace kernels::softmax {
+
+constexpr int kMaxStages = 12;
+constexpr int kPolls = 5;
+constexpr int kMaxTeam = kPolls * kWarp;  // a warp polls all blocks of a team at once
+constexpr int kRoleWarps = 3;             // beside the workers: producer, publisher, poller
+
+// A barrier in shared memory. Its phase ends when the arrivals it was made for, and the bytes that were
+// announced, are in; phases are told apart by their parity.
+struct Barrier {
+  uint64_t state;
+
+  __device__ static unsigned address_of(const void* pointer) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
+  }
+  __device__ unsigned address() const { return address_of(&state); }
+
+#if __CUDA_ARCH__ >= 900
+  __device__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
+  }
+  __device__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
+  }
+  __device__ void arrive_and_expect(unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
+                 : "memory");
+  }
+  __device__ void wait(unsigned parity) {
+    asm volatile(
+        "{\n.reg .pred done;\n"
+        "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n}" ::"r"(address()),
+        "r"(parity)
+        : "memory");
+  }
+  // `bytes` from device memory, by the copy engine; both ends on 16-byte boundaries.
+  __device__ void copy(void* to, const void* from, unsigned bytes) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+            address_of(to)),
+        "l"(from), "r"(bytes), "r"(address())
+        : "memory");
+  }
+#endif
+};
+
+template <int kWarps>
+struct Control {                // in shared memory, one entry a stage
+  Barrier full[kMaxStages];     // the slice is there
+  Barrier reduced[kMaxStages];  // partials are there
+  Barrier ready[kMaxStages];    // whole is there
+  Barrier empty[kMaxStages];    // the slice has been written out
+  Partial partials[kMaxStages][kWarps], whole[kMaxStages];
+};
+
+// A pair is one 64-bit word, so it arrives whole. Before it arrives the word is all ones, which no pair is: a
+// largest element is never NaN.
+__device__ __forceinline__ void publish(Partial* slot, const Partial& value) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(slot),
+               "l"(reinterpret_cast<const unsigned long long&>(value))
+               : "memory");
+}
+
+__device__ __forceinline__ Partial peek(const Partial* slot) {
+  unsigned long long word;
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(slot) : "memory");
+  return reinterpret_cast<const Partial&>(word);
+}
+
+__device__ __forceinline__ bool arrived(const Partial& value) {
+  return __float_as_uint(value.largest) != 0xffffffffu;
+}
+
+// Where a warp stands: its row, and the stage that holds this block's slice of it.
+struct Turn {
+  int64_t row;
+  int stage = 0;
+  unsigned parity = 0;
+
+  __device__ void next(int teams, int stages) {
+    row += teams;
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// One block's slices of the rows of its team.
+template <typename T, bool kAligned>
+struct Slices {
+  Rows<T> all;
+  Ring ring;
+  unsigned char* memory;
+  int part, team, teams;
+
+  __device__ Slices(const Rows<T>& all, const Ring& ring, unsigned char* memory)
+      : all(all),
+        ring(ring),
+        memory(memory),
+        part(blockIdx.x % ring.team),
+        team(blockIdx.x / ring.team),
+        teams(ring.teams) {}
+
+  __device__ Turn first() const { return {team}; }
+  __device__ bool has(const Turn& turn) const { return turn.row < all.rows; }
+  __device__ void advance(Turn& turn) const { turn.next(teams, ring.stages); }
+  __device__ int begin() const { return part * ring.slice; }
+  __device__ int end(const Row<T, kAligned>& row) const { return min(row.vectors(), begin() + ring.slice); }
+  __device__ uint4* stage(const Turn& turn) const {  // a shifted slice needs the vector behind it too
+    return reinterpret_cast<uint4*>(memory) + turn.stage * (ring.slice + (kAligned ? 0 : 1));
+  }
+
+#if __CUDA_ARCH__ >= 900
+  // Only 16-byte pieces that hold some of the row are read.
+  __device__ void fetch(const Turn& turn, Barrier& full) const {
+    const Row<T, kAligned> row(all, turn.row);
+    const auto start = reinterpret_cast<uintptr_t>(row.source(begin()));
+    const auto stop = reinterpret_cast<uintptr_t>(row.source(end(row))) + (row.shift ? 16 : 0);
+    const auto low = max(start, reinterpret_cast<uintptr_t>(row.x) / 16 * 16);
+    const auto high = min(stop, (reinterpret_cast<uintptr_t>(row.x + row.cols) + 15) / 16 * 16);
+    if (end(row) <= begin() || high <= low) {
+      full.arrive();
+      return;
+    }
+    full.arrive_and_expect(static_cast<unsigned>(high - low));
+    full.copy(stage(turn) + (low - start) / 16, reinterpret_cast<const void*>(low),
+              static_cast<unsigned>(high - low));
+  }
+#endif
+
+  // Vectors first, first + step, ... of this block's slice, -inf past its end.
+  template <int kCount>
+  __device__ void read(const Row<T, kAligned>& row, const uint4* stage, int first, int step,
+                       uint4 (&bits)[kCount]) const {
+    const uint4* from = stage + (first - begin());
+    const int stop = end(row);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) bits[i] = first + i * step < stop ? from[i * step] : nothing<T>();
+    if constexpr (!kAligned) {
+      if (row.shift) {
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+          if (first + i * step < stop) bits[i] = straddling(bits[i], from[i * step + 1], row.shift);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        if (first + i * step < stop && !row.whole(first + i * step)) row.mask(first + i * step, bits[i]);
+      }
+    }
+  }
+};
+
+// The pair of this thread's part of a slice: the largest so far, and the sum kept under it.
+template <typename T, int kThreads, bool kAligned>
+__device__ __forceinline__ Partial reduce_slice(const Slices<T, kAligned>& slices, const Turn& turn) {
+  constexpr int kV = kPerVector<T>, kBatch = 16 / kV;
+  const Row<T, kAligned> row(slices.all, turn.row);
+  const uint4* stage = slices.stage(turn);
+  const int end = slices.end(row);
+  Partial mine{-INFINITY, 0};
+  for (int v = slices.begin() + threadIdx.x; v < end; v += kBatch * kThreads) {
+    uint4 bits[kBatch];
+    slices.read(row, stage, v, kThreads, bits);
+    float values[kBatch][kV], largest = mine.largest;
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      unpack<T>(bits[b], values[b]);
+#pragma unroll
+      for (float value : values[b]) largest = fmaxf(largest, value);
+    }
+    mine = {largest, rescaled(mine, largest)};
+    const Power power(largest);
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+#pragma unroll
+      for (float value : values[b]) mine.sum += power(value);
+    }
+  }
+  return mine;
+}
+
+template <typename T, int kThreads, bool kAligned>
+__device__ __forceinline__ void write_slice(const Slices<T, kAligned>& slices, const Turn& turn,
+                                            const Partial& whole) {
+  constexpr int kBatch = 4;
+  const Row<T, kAligned> row(slices.all, turn.row);
+  const uint4* stage = slices.stage(turn);
+  const Power power(whole.largest);
+  const float scale = 1 / whole.sum;
+  const int end = slices.end(row);
+  for (int v = slices.begin() + threadIdx.x; v < end; v += kBatch * kThreads) {
+    uint4 bits[kBatch];
+    slices.read(row, stage, v, kThreads, bits);
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      if (v + b * kThreads >= end) continue;
+      float values[kPerVector<T>];
+      unpack<T>(bits[b], values);
+#pragma unroll
+      for (float& value : values) value = power(value) * scale;
+      row.store(v + b * kThreads, values);
+    }
+  }
+}
+
+#if __CUDA_ARCH__ >= 900
+template <typename T, int kThreads, bool kAligned>
+__device__ __forceinline__ void work(const Slices<T, kAligned>& slices, Control<kThreads / kWarp>& control) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  Turn reducing = slices.first(), writing = slices.first();
+  for (int ahead = 0; slices.has(writing);) {
+    if (slices.has(reducing)) {
+      control.full[reducing.stage].wait(reducing.parity);
+      const Partial mine = of_warp(reduce_slice<T, kThreads>(slices, reducing));
+      if (lane == 0) {
+        control.partials[reducing.stage][warp] = mine;
+        control.reduced[reducing.stage].arrive();
+      }
+      slices.advance(reducing);
+    }
+    if (ahead++ < slices.ring.lag) continue;
+    control.ready[writing.stage].wait(writing.parity);
+    write_slice<T, kThreads>(slices, writing, control.whole[writing.stage]);
+    __syncwarp();
+    if (lane == 0) control.empty[writing.stage].arrive();
+    slices.advance(writing);
+  }
+}
+
+// One thread of a warp: asks for each slice as soon as there is room.
+template <typename T, bool kAligned, int kWarps>
+__device__ __forceinline__ void produce(const Slices<T, kAligned>& slices, Control<kWarps>& control) {
+  if (threadIdx.x % kWarp != 0) return;
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    control.empty[turn.stage].wait(turn.parity ^ 1);  // a new barrier's phase before the first has ended
+    slices.fetch(turn, control.full[turn.stage]);
+  }
+}
+
+__device__ __forceinline__ void announce(const Partial& whole, Partial& slot, Barrier& ready) {
+  if (threadIdx.x % kWarp != 0) return;
+  slot = whole;
+  ready.arrive();
+}
+
+// A warp: tells the team what this block's slice came to. A team of one has the row with that.
+template <typename T, bool kAligned, int kWarps>
+__device__ __forceinline__ void publish_parts(const Slices<T, kAligned>& slices, Control<kWarps>& control,
+                                              Partial* published) {
+  const int team = slices.ring.team;
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    control.reduced[turn.stage].wait(turn.parity);
+    const Partial part = combined(control.partials[turn.stage], kWarps);
+    if (team == 1) {
+      announce(part, control.whole[turn.stage], control.ready[turn.stage]);
+    } else if (threadIdx.x % kWarp == 0) {
+      publish(published + turn.row * team + slices.part, part);
+    }
+  }
+}
+
+// A warp: gathers what the team's blocks published.
+template <typename T, bool kAligned, int kWarps>
+__device__ __forceinline__ void poll_parts(const Slices<T, kAligned>& slices, Control<kWarps>& control,
+                                           const Partial* published) {
+  const int team = slices.ring.team, lane = threadIdx.x % kWarp;
+  if (team == 1) return;
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    control.reduced[turn.stage].wait(turn.parity);  // before that the row cannot be complete
+    const Partial* slots = published + turn.row * team;
+    Partial parts[kPolls], mine{-INFINITY, 0};
+    for (bool complete = false; !complete;) {
+      complete = true;
+#pragma unroll
+      for (int p = 0; p < kPolls; ++p) {
+        parts[p] = lane + p * kWarp < team ? peek(slots + lane + p * kWarp) : Partial{-INFINITY, 0};
+      }
+#pragma unroll
+      for (const Partial& part : parts) complete = complete && arrived(part);
+    }
+    __syncwarp();
+#pragma unroll
+    for (const Partial& part : parts) mine.largest = fmaxf(mine.largest, part.largest);
+#pragma unroll
+    for (const Partial& part : parts) mine.sum += rescaled(part, mine.largest);
+    announce(of_warp(mine), control.whole[turn.stage], control.ready[turn.stage]);
+  }
+}
+#endif
+
+// grid: teams * ring.team blocks, all of them resident at once where a team has more than one.
+// published: [rows, ring.team], all ones.
+template <typename T, int kThreads, bool kAligned>
+__global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
+    ring_kernel(Rows<T> all, Ring ring, Partial* published) {
+#if __CUDA_ARCH__ >= 900
+  constexpr int kWarps = kThreads / kWarp;
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ Control<kWarps> control;
+  const Slices<T, kAligned> slices(all, ring, memory);
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < ring.stages; ++s) {
+      control.full[s].init(1);
+      control.reduced[s].init(kWarps);
+      control.ready[s].init(1);
+      control.empty[s].init(kWarps);
+    }
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  const int role = static_cast<int>(threadIdx.x / kWarp) - kWarps;
+  if (role < 0) work<T, kThreads>(slices, control);
+  if (role == 0) produce(slices, control);
+  if (role == 1) publish_parts(slices, control, published);
+  if (role == 2) poll_parts(slices, control, published);
+#endif
+}
+
+// `published`: [rows, ring.team] on the device, of any content; not used where a team is one block.
+template <int kThreads, int kThreadsUnaligned, typename T>
+cudaError_t launch_ring(const Rows<T>& all, const Ring& ring, Partial* published, cudaStream_t stream) {
+  auto* kernel = all.aligned ? &ring_kernel<T, kThreads, true> : &ring_kernel<T, kThreadsUnaligned, false>;
+  const int bytes = ring.stages * (ring.slice + (all.aligned ? 0 : 1)) * 16;
+  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  if (error != cudaSuccess) return error;
+  if (ring.team > 1) {
+    error = cudaMemsetAsync(published, 0xff, all.rows * ring.team * sizeof(Partial), stream);
+    if (error != cudaSuccess) return error;
+  }
+  cudaLaunchAttribute together;  // a block that waits for another must not keep it from starting
+  together.id = cudaLaunchAttributeCooperative;
+  together.val.cooperative = ring.team > 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(ring.teams * ring.team);
+  config.blockDim = dim3((all.aligned ? kThreads : kThreadsUnaligned) + kRoleWarps * kWarp);
+  config.dynamicSmemBytes = bytes;
+  config.stream = stream;
+  config.attrs = &together;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, all, ring, published);
+}
+
+}  // namespace kernels::softmax

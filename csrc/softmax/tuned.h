@@ -1,0 +1,21 @@
+// Which design is the fastest for which rows: measured, see kernels/softmax/NOTES.md.
+#pragma once
+
+#include "forward.h"
+
+namespace kernels::softmax {
+
+enum class Design { kVector, kRing, kOnline, kRow };
+
+// design     | rows                                          | because
+// vector     | up to 64 KiB                                  | in registers, no exchange between blocks
+// ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
+// online     | the others                                    | read twice, any card
+// row        | float64                                       | the plain kernel: nobody trains in float64
+inline Design design_for(const Task& task) {
+  if (!task.known()) return Design::kRow;
+  if (task.vectors() <= kMostVectors) return Design::kVector;
+  return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
+}
+
+}  // namespace kernels::softmax

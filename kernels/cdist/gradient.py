@@ -1,0 +1,82 @@
+"""What the exact forms share: fakes and gradients of their operators (their library is loaded before this)."""
+
+from __future__ import annotations
+
+import torch
+
+_PRODUCT_ABOVE = 16  # coordinates; up to there the gradient is bound by reading, and differences are free
+
+
+def fake(x1: torch.Tensor, x2: torch.Tensor, p: float, *options: bool) -> torch.Tensor:
+    """[o, i, n, d], [o, i, m, d] -> [o, i, n, m], batch dims of 1 standing for any size."""
+    batch = torch.broadcast_shapes(x1.shape[:2], x2.shape[:2])
+    return x1.new_empty(*batch, x1.shape[2], x2.shape[2])
+
+
+def register(name: str) -> None:
+    """Give `kernels::<name>(x1, x2, p, ...)`, which exists already, its fake and its gradient."""
+    forward = getattr(torch.ops.kernels, name)
+
+    def keep(ctx, inputs, output):
+        x1, x2, ctx.p, *ctx.options = inputs
+        ctx.save_for_backward(x1, x2, *[output] * (x1.dtype == torch.float32))
+
+    def backward(ctx, grad):
+        x1, x2, *saved = ctx.saved_tensors
+        wide1, wide2 = x1.float(), x2.float()
+        # A distance that was rounded to a half type is right as a value, but not to divide by or compare with.
+        distance = saved[0] if saved else forward(wide1, wide2, ctx.p, *ctx.options)
+        pairs = grad.contiguous(), distance, ctx.p
+        grads = (
+            _gradient(*pairs, wide1, wide2, True) if ctx.needs_input_grad[0] else None,
+            _gradient(*pairs, wide2, wide1, False) if ctx.needs_input_grad[1] else None,
+        )
+        grads = (grad if grad is None else grad.to(x1.dtype) for grad in grads)
+        return (*grads, None, *[None] * len(ctx.options))
+
+    torch.library.register_fake(f"kernels::{name}", fake)
+    torch.library.register_autograd(f"kernels::{name}", backward, setup_context=keep)
+
+
+def _gradient(
+    grad: torch.Tensor,
+    distance: torch.Tensor,
+    p: float,
+    own: torch.Tensor,
+    other: torch.Tensor,
+    own_is_rows: bool,
+) -> torch.Tensor:
+    """Of `own` [o, i, points, d], in float32; `grad` and `distance` are [o, i, n, m]."""
+    if p == 0:
+        return torch.zeros_like(own)
+    o, i, n, m = grad.shape
+    full = torch.ops.kernels.cdist_backward(
+        grad.view(o * i, n, m),
+        _whole(own, o, i),
+        _whole(other, o, i),
+        distance.view(o * i, n, m),
+        p,
+        own_is_rows,
+        p == 2 and own.shape[3] > _PRODUCT_ABOVE,
+    )
+    return full.view(o, i, *own.shape[2:]).sum_to_size(own.shape)
+
+
+def _whole(x: torch.Tensor, o: int, i: int) -> torch.Tensor:
+    return x.expand(o, i, -1, -1).reshape(o * i, *x.shape[2:]).contiguous()
+
+
+def _register_backward() -> None:
+    def twice(ctx, grad):
+        raise NotImplementedError("kernels::cdist_backward can be differentiated once, not twice.")
+
+    torch.library.register_fake(
+        "kernels::cdist_backward",
+        lambda grad, own, other, distance, p, own_is_rows, product: torch.empty_like(own),
+    )
+    torch.library.register_autograd("kernels::cdist_backward", twice)
+
+
+register("cdist_small")
+register("cdist_register")
+_register_backward()

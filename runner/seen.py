@@ -1,0 +1,60 @@
+"""Is a variant faster on inputs that it has seen before? Pure, over times in microseconds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+# Generous: the fastest call on fresh values against the median of the repeated ones. For an honest kernel the
+# two differ by a few percent; one that answers from memory differs by its whole work.
+FACTOR = 1.3
+SLACK_US = 3.0
+UNTIMED_FACTOR, UNTIMED_SLACK_US = 5.0, 2000.0
+_LEAST = 3  # of each kind: fewer say nothing
+
+
+def from_memory(
+    rounds: Sequence[int],
+    times_us: Sequence[float],
+    fresh: Sequence[int],
+    beside_us: Sequence[float],
+    again_us: Sequence[float],
+) -> str:
+    """Why a variant seems to answer from memory; empty when it does not.
+
+    `times_us` of the `rounds`, of which the `fresh` ones were on new inputs; `beside_us` and `again_us` are
+    of calls on new and on the same inputs, made in turns afterwards where the first look raised a suspicion.
+    """
+    new = set(fresh)
+    once = [us for round_, us in zip(rounds, times_us) if round_ in new]
+    often = [us for round_, us in zip(rounds, times_us) if round_ not in new]
+    suspicion = faster_when_repeated([*once, *beside_us], often)
+    return faster_when_repeated(beside_us, again_us) if suspicion and again_us else suspicion
+
+
+def slow_when_untimed(
+    untimed_us: Sequence[float], device_us: Sequence[float], host_us: Sequence[float]
+) -> str:
+    """The sentence when even the fastest call that was not timed took far longer than a timed one.
+
+    Nothing honest knows which is which. The first call of all, which compiles, is not among them.
+    """
+    if not untimed_us or not device_us:
+        return ""
+    timed, untimed = max(min(device_us), min(host_us)), min(untimed_us)
+    if untimed <= UNTIMED_FACTOR * timed + UNTIMED_SLACK_US:
+        return ""
+    return f"slow when it is not timed: {untimed:.4g} us or more then, {timed:.4g} us when it is"
+
+
+def faster_when_repeated(fresh_us: Sequence[float], repeated_us: Sequence[float]) -> str:
+    """The sentence when a variant is; empty when it is not, or when that cannot be told."""
+    if len(fresh_us) < _LEAST or len(repeated_us) < _LEAST:
+        return ""
+    fresh, repeated = min(fresh_us), statistics.median(repeated_us)
+    if fresh <= FACTOR * repeated + SLACK_US:
+        return ""
+    return (
+        f"faster on inputs that it has seen before: {repeated:.4g} us when they are repeated, "
+        f"{fresh:.4g} us or more when they are new"
+    )

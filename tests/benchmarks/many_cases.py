@@ -1,0 +1,94 @@
+"""What a case costs beyond its build, check and timing, and whether memory stays flat over a long run.
+
+    python tests/benchmarks/many_cases.py [--cases 1000] [--every 100] [--csv many_cases.csv]
+
+One run on the CPU over as many shapes of a tiny add. What the parent waits for in `prove` and `measure`
+requests is build, check and timing; the report at the end is told apart; the rest of the wall time is
+planning, switching cases and recording. Resident memory is that of the parent and of its worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import csv
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from runner import config, driver, report, supervisor
+from runner.record import Record
+
+PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+WAITED: collections.Counter[str] = collections.Counter()
+
+
+def resident_mb(pid: int | str) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KB / 1024
+
+
+def watch(every: int) -> list[tuple[int, float, float]]:
+    """Sums up what requests take, and notes memory after each `every` rows. Returns the notes."""
+    notes: list[tuple[int, float, float]] = []
+    call, add, write = supervisor.Worker.call, Record.add, report.write
+
+    def timed_call(self, name, **arguments):
+        start = time.perf_counter()
+        yield from call(self, name, **arguments)
+        WAITED[name] += time.perf_counter() - start
+
+    def noted_add(self, row):
+        add(self, row)
+        if len(self.rows) % every == 0:
+            (worker,) = driver._POOL.values()
+            sizes = (resident_mb(pid) for pid in ("self", worker._process.pid))
+            notes.append((len(self.rows), *(round(size, 1) for size in sizes)))
+
+    def timed_write(*arguments):
+        start = time.perf_counter()
+        write(*arguments)
+        WAITED["report"] += time.perf_counter() - start
+
+    supervisor.Worker.call, Record.add, report.write = timed_call, noted_add, timed_write
+    return notes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--every", type=int, default=100)
+    parser.add_argument("--csv", type=Path, help="also write the memory there")
+    asked = parser.parse_args()
+    shapes = ",".join(f"{{rows: {n}, cols: 4}}" for n in range(1, asked.cases + 1))
+    words = ["op=add", "variant=builtin", "device=cpu", "timing=warm", "trials=3", f"shapes=[{shapes}]"]
+    notes = watch(asked.every)
+    with tempfile.TemporaryDirectory() as folder:
+        tempfile.tempdir = folder  # with a device lock of its own: no other run is waited for
+        start = time.perf_counter()
+        settings = config.compose([*words, f"output={folder}"])
+        composed = time.perf_counter() - start
+        start = time.perf_counter()
+        outcome = driver.execute(settings, show=False)
+        wall = time.perf_counter() - start
+    per_case = 1e3 / len(outcome.rows)
+    first = WAITED["hello"] + WAITED["ceilings"] + WAITED["report"]
+    work = WAITED["prove"] + WAITED["measure"]
+    print(f"{len(outcome.rows)} cases in {wall:.1f} s")
+    print(
+        f"composed and validated once {composed:.2f} s, the worker's start {WAITED['hello']:.2f} s, ", end=""
+    )
+    print(f"ceilings {WAITED['ceilings']:.2f} s, report {WAITED['report']:.2f} s")
+    print(f"build, check and timing   {work * per_case:6.2f} ms a case")
+    print(f"all else                  {(wall - first - work) * per_case:6.2f} ms a case, of which")
+    for name in ("open", "close"):
+        print(f"  {name:23} {WAITED[name] * per_case:6.2f}")
+    for count, parent, worker in notes:
+        print(f"after {count:5} cases: parent {parent:6.1f} MB, worker {worker:6.1f} MB")
+    if asked.csv:
+        with open(asked.csv, "w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([("cases", "parent_mb", "worker_mb"), *notes])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""What a variant does beside its output is found, and who does nothing is left alone."""
+
+import ctypes
+import threading
+import time
+
+import pytest
+import torch
+
+from runner import guards, seen, state
+from runner.config import compose
+
+
+def test_a_write_next_to_an_output_breaks_the_fence():
+    for size in (1 << 16, 3000):
+        fence = guards.Fence([size], "cpu")
+        assert not fence.broken()
+        ctypes.memset(fence._posts[1].data_ptr(), 0, 1)
+        assert fence.broken()
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_an_output_lies_within_the_fence():
+    fence = guards.Fence([5 * 205 * 4], "cuda:0")
+    out = torch.empty(5, 205, device="cuda")
+    before, after = (post.data_ptr() for post in fence._posts)
+    assert before < out.data_ptr() < after
+    assert not fence.broken()
+    end = ctypes.c_uint64(out.data_ptr() + out.nbytes)
+    assert ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2(end, ctypes.c_ubyte(0), ctypes.c_size_t(2048)) == 0
+    assert fence.broken()
+
+
+KEPT = []
+
+
+def test_what_is_kept_after_each_call_is_said_with_the_amount():
+    x = torch.randn(1 << 20)
+    assert guards.kept(lambda: x * 2, "cpu") == ""
+    assert guards.kept(lambda: KEPT.append(x * 2), "cpu") == "1 more tensors after each call"
+    once = []
+    assert guards.kept(lambda: once or once.append(x * 2), "cpu") == ""
+    KEPT.clear()
+
+
+def test_memory_kept_outside_of_tensors_is_seen():
+    def keeps():
+        KEPT.append(ctypes.create_string_buffer(4 << 20))
+        ctypes.memset(KEPT[-1], 1, 4 << 20)
+
+    assert "MB more after each call" in guards.kept(keeps, "cpu")
+    KEPT.clear()
+
+
+def test_who_claims_a_kernel_and_calls_the_built_in_is_named():
+    op = compose(["op=gelu", "device=cpu"]).op
+    x = torch.randn(8, 8)
+    own, builtin = op.variants["cpp"], [op.variants["builtin"].target]
+    assert guards.borrowed(own, builtin, lambda: torch.nn.functional.gelu(x)) == "aten::gelu"
+    assert guards.borrowed(own, builtin, lambda: torch.ops.aten.gelu.default(x)) == "aten::gelu"
+    assert guards.borrowed(own, builtin, lambda: torch.empty_like(x).copy_(x.contiguous())) == ""
+    assert guards.borrowed(op.variants["naive"], builtin, lambda: torch.nn.functional.gelu(x)) == ""
+
+
+def _change_code():
+    seen.faster_when_repeated.__code__ = (lambda fresh_us, repeated_us: "").__code__
+
+
+CHANGES = {
+    "a function of the runner": (
+        lambda: setattr(seen, "from_memory", len),
+        "runner.seen.from_memory (replaced)",
+    ),
+    "a method of the runner": (
+        lambda: setattr(guards.Fence, "broken", lambda self: False),
+        "Fence.broken (replaced)",
+    ),
+    "the code of a function": (_change_code, "runner.seen.faster_when_repeated (replaced)"),
+    "a method over a tensor's own": (
+        lambda: setattr(torch.Tensor, "copy_", len),
+        "Tensor.copy_ (replaced: it",
+    ),
+    "random numbers": (lambda: torch.rand(1), "the random numbers' state"),
+    "tracing": (lambda: __import__("sys").setprofile(lambda *a: None), "the trace and profile functions"),
+    "garbage": (lambda: __import__("gc").disable(), "the garbage collector"),
+    "the default dtype": (lambda: torch.set_default_dtype(torch.float64), "the default dtype"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_changed_world_is_seen(name):
+    """In a process of its own: it is not put right again."""
+    import subprocess
+    import sys
+
+    code = f"""
+from tests.test_guards import CHANGES
+from runner.state import State
+before = State()
+assert before.changes() == "", before.changes()
+change, words = CHANGES[{name!r}]
+change()
+assert words in before.changes(), before.changes()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_thread_that_goes_on_is_seen_and_one_of_an_installed_package_is_not():
+    world = state.State()
+    stop = threading.Event()
+
+    def works():
+        while not stop.is_set():
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=works, name="later")
+    thread.start()
+    assert "the thread later, which still runs" in world.changes()
+    stop.set()
+    thread.join()
+    idle = threading.Thread(target=threading.Event().wait, args=(1,))
+    idle.start()
+    assert world.changes() == ""
+
+
+def test_a_clock_that_was_given_another_function_is_seen():
+    class Clock:
+        rate = 1.0
+
+    clock = Clock()
+    clock.rate = 2.0
+    world = state.State((clock,))
+    assert world.changes() == ""
+    clock.between = lambda start, end: 0.0
+    assert "the runner's Clock" in world.changes()

@@ -1,0 +1,197 @@
+"""The page of a run and its pictures, made from the files alone."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+
+import pytest
+
+from runner import marks, page, report
+from runner.surface import sections
+from tests.kept_runs import row, write
+
+pytest.importorskip("matplotlib")
+
+SIZES = (1024, 4096, 16384)
+
+
+def sweep(folder, **changes):
+    """Two dtypes, three sizes, three variants and one that is skipped."""
+    rows = []
+    for dtype in ("float32", "bfloat16"):
+        for n in SIZES:
+            limit = n * n / 1e5 * (2 if dtype == "float32" else 1)
+            for variant, times in (("naive", 9), ("builtin", 1.1), ("tuned", 1.02)):
+                shape = {"rows": n, "cols": n}
+                rows.append(row(variant, times * limit, shape=shape, dtype=dtype, **derived(limit, times)))
+            skipped = {"status": "skipped", "stage": "", "reason": "<b>needs</b> a CPU & more"}
+            rows.append(row("cpp", 0, shape=shape, dtype=dtype, **skipped))
+    return write(folder, rows, **changes)
+
+
+def derived(limit_us, times):
+    return {
+        "limit_ms": limit_us / 1e3,
+        "percent_of_limit": 100 / times,
+        "speedup": 9 / times,
+        "baseline": "naive",
+        "bound": "memory",
+        "intensity": 0.875,
+        "tflops": 3.5 / times,
+        "flops": 1e9,
+    }
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = sweep(tmp_path_factory.mktemp("page") / "run", device_name="NVIDIA H200")
+    assert report.main([str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def text(folder):
+    return (folder / "report.html").read_text()
+
+
+def test_one_file_that_asks_for_nothing_else(text):
+    outside = re.findall(r'(?:src|href)="(?!#|\w+-)[^"]*"|url\((?!#)[^)]*\)|@import|https?://[^"<\s]*', text)
+    assert set(outside) <= {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}
+    assert len(text) < 500_000
+
+
+def test_every_picture_is_there_and_every_timed_row_is_in_each(folder, text):
+    rows = report.read(folder)
+    for name in page.CAPTIONS:
+        figure = re.search(rf'<figure id="{name}">.*?</figure>', text, re.S)[0]
+        drawn = set(re.findall(r'class="mark" data-row="(\w+)"', figure))
+        assert drawn == {one["row_id"] for one in rows if one["mean_ms"]}, name
+        ElementTree.fromstring(re.search(r"<svg.*</svg>", figure, re.S)[0])
+    assert {path.stem for path in (folder / "plots").iterdir()} == set(page.CAPTIONS)
+
+
+def test_no_id_stands_twice_and_every_reference_is_met(text):
+    ids = Counter(re.findall(r'\bid="([^"]+)"', text))
+    assert [name for name, count in ids.items() if count > 1] == []
+    assert set(re.findall(r'(?:href="#|url\(#)([\w-]+)', text)) <= set(ids)
+
+
+def test_colours_follow_the_reader(text):
+    assert "#00fe" not in text and "var(--ink)" in text
+    figure = re.search(r"<figure.*</figure>", text, re.S)[0]
+    fixed = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]+)", figure))
+    assert fixed == set(), "a colour that is the same in light and dark"
+
+
+def test_what_a_run_says_is_text_and_not_markup(text):
+    assert "&lt;b&gt;needs&lt;/b&gt; a CPU &amp; more" in text and "<b>needs" not in text
+
+
+def test_it_is_made_again_from_the_files_alone_and_the_same(folder, text):
+    (folder / "report.html").unlink()
+    page.write(folder)
+    assert (folder / "report.html").read_text() == text
+
+
+def test_rows_without_times_are_a_page_without_pictures(tmp_path):
+    folder = write(tmp_path / "run", [row(mean_us=0)])
+    page.write(folder)
+    text = (folder / "report.html").read_text()
+    assert "<figure" not in text and "no such header" in text
+
+
+def test_no_rows_at_all(tmp_path):
+    page.write(write(tmp_path / "run", []))
+    assert "no rows" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_bad_input_is_a_sentence(tmp_path, capsys):
+    assert report.main([str(tmp_path)]) == 2
+    assert "holds no results.csv" in capsys.readouterr().err
+
+
+def test_without_matplotlib_the_tables_are_written_and_the_remedy_is_said(tmp_path, monkeypatch, capsys):
+    folder = write(tmp_path / "run", [row()])
+    monkeypatch.setattr(page, "available", lambda: False)
+    assert report.main([str(folder)]) == 0
+    assert "pip install 'kernel-runner[plots]'" in capsys.readouterr().err
+    assert (folder / "report.md").is_file() and not (folder / "report.html").exists()
+
+
+# ---- where rows stand ----
+
+
+def rows_of(shapes, **changes):
+    found = []
+    for i, shape in enumerate(shapes):
+        one = dict.fromkeys(("attrs", "params", "limit_ms"), "") | {"status": "ok", "mean_ms": "1"}
+        one |= {
+            "op": "o",
+            "dtype": "float32",
+            "direction": "forward",
+            "layout": "contiguous",
+            "timing": "cold",
+        }
+        one |= {"variant": "v", "row_id": str(i), "case_id": str(i), "shape": str(shape).replace("'", '"')}
+        found.append(one | changes)
+    return found
+
+
+@pytest.mark.parametrize(
+    "shapes, expected",
+    [
+        ([{"rows": 8, "cols": 8}, {"rows": 16, "cols": 16}], [("o float32", "rows = cols")]),
+        ([{"rows": 8, "cols": 4}, {"rows": 4, "cols": 8}], [("o float32", "cols")]),
+        ([{"n": 8, "d": 3}, {"n": 8, "d": 64}], [("o float32", "d")]),
+        (
+            [{"n": n, "d": d} for n in (8, 9) for d in (3, 16, 64)],
+            [("o float32 n=8", "d"), ("o float32 n=9", "d")],
+        ),
+        ([{"n": 8}], []),
+    ],
+)
+def test_the_size_that_curves_are_drawn_along(shapes, expected):
+    assert [(panel.title, panel.x_label) for panel in marks.panels(rows_of(shapes))] == expected
+
+
+def test_points_are_in_the_order_of_their_sizes():
+    (panel,) = marks.panels(rows_of([{"n": 16}, {"n": 4}, {"n": 8}]))
+    assert [x for x, _ in panel.lines["v"]] == [4, 8, 16]
+
+
+def test_thinning_keeps_the_extremes():
+    samples = [1.0] * 5000
+    samples[1234], samples[4000] = 9.0, 0.1
+    kept = dict(marks.thinned(samples))
+    assert len(kept) <= 160 and kept[1234] == 9.0 and kept[4000] == 0.1
+    assert marks.thinned([3.0, 1.0]) == [(0, 3.0), (1, 1.0)]
+
+
+def test_names_and_looks_tell_parameter_sets_apart():
+    rows = [one | {"baseline": "b"} for w in (4, 8) for one in rows_of([{"n": 8}], params=f'{{"w":{w}}}')]
+    for i, one in enumerate(rows):
+        one["row_id"] = str(i)
+    assert list(marks.names(rows).values()) == ["v w=4", "v w=8"]
+    looks = marks.styles(rows, marks.LIGHT)
+    assert looks["v w=4"].colour != looks["v w=8"].colour
+
+
+# ---- parameters ----
+
+
+def test_a_parameter_sweep_has_its_best_setting_and_its_surface():
+    rows = []
+    for block, warps, mean in ((64, 4, 2), (64, 16, 3), (128, 4, 1), (128, 16, None)):
+        rows += rows_of([{"n": 8}], params=f'{{"block":{block},"w":{warps}}}', mean_ms=str(mean or ""))
+        rows[-1] |= {"case_id": "c", "status": "ok" if mean else "skipped"}
+    lines = sections(rows)
+    assert "| o n=8 float32 | block=128 w=4 | 1 ms | 3 ms | 3.00x | 3 of 4 |" in lines
+    assert "| case | block | w=4 | w=16 |" in lines
+    assert "| o n=8 float32 | 64 | 2 ms | 3 ms |" in lines
+    assert "| o n=8 float32 | 128 | 1 ms | skipped |" in lines
+
+
+def test_no_parameters_no_section():
+    assert sections(rows_of([{"n": 8}, {"n": 9}])) == []
