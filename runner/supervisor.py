@@ -26,6 +26,8 @@ _ROOT = Path(__file__).resolve().parent.parent
 _COMMAND = ("-m", "runner.worker")
 _JUDGE = ("-m", "runner.judge")
 _LOG_BYTES = 4 << 20  # of a variant's output, per run
+_MOST_PRINTED = 1 << 20  # bytes, by one variant in one stage of a request
+_FAULT = b"Fatal Python error: "
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 # Until a request announces a step, it is in this stage, and under its limit.
 _STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs", "expect": "inputs"}
@@ -89,7 +91,7 @@ class Worker:
                 env=_environment(device) | {processes.MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
             )
-        self._pipe = Pipe(ours, self._process, self._watch_memory)
+        self._pipe = Pipe(ours, self._process, self._watch)
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
         self.facts: dict[str, Any] = {}
@@ -118,9 +120,8 @@ class Worker:
         """Send a request; yield its events up to and including `done`.
 
         Until it announces a step, the limit is that of the stage it belongs to. Raises WorkerLost when the
-        process dies, a step outlasts its stage's limit, the process outgrows its memory or the pipe carries
-        what the harness did not write;
-        WorkerFailed when the harness itself failed in there. A request that is left before its end leaves no
+        process dies, a step outlasts its stage's limit, the process outgrows its memory or floods its output,
+        or the pipe carries what the harness did not write; WorkerFailed when the harness itself failed in there. A request that is left before its end leaves no
         worker: nobody would read the rest of its answer.
         """
         self._answered = False
@@ -135,14 +136,17 @@ class Worker:
             raise self._lost(self._ending(), step) from None
         except Garbage:
             raise self._lost("wrote to the runner's pipe", step) from None
-        except MemoryError as error:
+        except (MemoryError, _Flooded) as error:
             raise WorkerLost("error", str(error), step["index"], step["stage"]) from None
         finally:
             if not self._answered:
                 self.kill()
 
-    def _watch_memory(self) -> None:
-        """Raises MemoryError before the worker takes the machine down."""
+    def _watch(self) -> None:
+        """Raises MemoryError or _Flooded before the worker takes the machine, or the disk, down."""
+        printed = self.output.printed
+        if printed > _MOST_PRINTED and not self.device.debug:
+            raise _Flooded(f"printed {printed / 1e6:.1f} MB; {_MOST_PRINTED / 1e6:.1f} MB a stage is the most")
         held = memory.resident_bytes(self._process.pid)
         if held > self._most_bytes:
             raise MemoryError(
@@ -168,11 +172,14 @@ class Worker:
     ) -> Iterator[dict[str, Any]]:
         """The events of one request. `step` is kept at what was announced last."""
         deadline = time.monotonic() + self._limit_s(step)
+        self.output.count()
         self._pipe.ask(name, arguments, deadline)
         while not self._answered:
             event = self._pipe.event(deadline)
+            self._watch()
             if event["event"] == "step":
                 step |= event
+                self.output.count_for(step["index"], step["stage"])
                 deadline = time.monotonic() + self._limit_s(step)
             self._answered = event["event"] in ("done", "failed")
             if event["event"] == "failed":
@@ -215,22 +222,42 @@ class Worker:
         self._pipe.close()
 
 
+class _Flooded(Exception):
+    """A variant printed more than a log is for."""
+
+
 class _Output:
-    """Copies the worker's output to the current run's log, bounded, and remembers its end."""
+    """Copies the worker's output to the current run's log, bounded, and remembers its end and its size."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._log: BinaryIO | None = None
         self._left = 0
         self._tail: collections.deque[bytes] = collections.deque(maxlen=20)
+        self._dying = False
         self._thread: threading.Thread | None = None
         self._stream: BinaryIO | None = None
         self.echo = False  # also to standard error, for mode=debug
+        self.count()
 
     def send_to(self, log: BinaryIO | None) -> None:
         with self._lock:
             if log is not self._log:
                 self._log, self._left = log, _LOG_BYTES
+
+    def count(self) -> None:
+        """From here on, for another request."""
+        self._printed: collections.Counter[tuple] = collections.Counter()
+        self._whose: tuple = ()
+
+    def count_for(self, *whose: Any) -> None:
+        """What comes now is of this variant and stage."""
+        self._whose = whose
+
+    @property
+    def printed(self) -> int:
+        """Bytes that came for whom it is counted now."""
+        return self._printed[self._whose]
 
     def settle(self) -> None:
         """Wait (a moment at most) until what the worker has written so far is in the log."""
@@ -247,8 +274,9 @@ class _Output:
 
     def _copy(self, stream: BinaryIO) -> None:
         while line := stream.readline(1 << 16):
+            self._printed[self._whose] += len(line)
             with self._lock:
-                self._tail.append(line)
+                self._remember(line)
                 self._write(line)
             if self.echo:
                 with contextlib.suppress(OSError):  # nobody looks any more; the worker must not wait for that
@@ -256,6 +284,12 @@ class _Output:
                     sys.stderr.buffer.flush()
         self._stream = None
         stream.close()
+
+    def _remember(self, line: bytes) -> None:
+        """Up to where Python's fault handler begins: what was said before it (by glibc, say) is the reason."""
+        self._dying = self._dying or line.startswith(_FAULT)
+        if not self._dying:
+            self._tail.append(line)
 
     def _write(self, line: bytes) -> None:
         if self._log is None or self._left <= 0:

@@ -50,7 +50,8 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "u16_nan": ("wrong", "being finite"),
     "u17_known_shape": ("wrong", "cols=|rows="),
     "u17_known_values": ("wrong", "beyond the float32 bound|wrong when timed"),
-    "u18_writes_beside": ("wrong", "next to its output|outside"),
+    # on a CPU glibc ends the process as soon as it sees what was written over
+    "u18_writes_beside": ("wrong|crashed", r"next to its output|malloc\(\)|free\(\)|corrupted|invalid size"),
     "u19_race": ("wrong", "beyond the float32 bound|different results"),
     "u20_leaks": ("wrong", "holds"),
     "x_finds_the_reference": ("wrong", "beyond the float32 bound"),
@@ -89,18 +90,18 @@ def _devices(name: str) -> tuple[str, ...]:
 NAMES = [name for name in EXPECTED if DEVICE in _devices(name)]
 
 
-def _variants() -> dict[str, dict]:
+def _variants(names: list[str]) -> dict[str, dict]:
     declared = {HONEST: {"target": "torch.softmax"}}
-    for name in NAMES:
+    for name in names:
         file, _, function = name.partition(".")
         target = f"{FOLDER / file}.py:{function or 'softmax'}"
         declared[name.replace(".", "_")] = {"target": target}
-    if "f_does_not_compile" in NAMES:
+    if "f_does_not_compile" in names:
         declared["f_does_not_compile"]["sources"] = [str(FOLDER / "f_does_not_compile.cpp")]
     return declared
 
 
-def _op() -> dict:
+def _op(names: list[str]) -> dict:
     return {
         "name": "untrusted",
         "why": "an op whose variants cheat",
@@ -122,16 +123,18 @@ def _op() -> dict:
             }
         },
         "baseline": HONEST,
-        "variants": _variants(),
+        "variants": _variants(names),
     }
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory):
-    """One run over all of them: {variant: row}."""
+def rows(tmp_path_factory, request):
+    """One run over all that were selected: {variant: row}."""
+    selected = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    names = [name for name in NAMES if name in selected]
     folder = tmp_path_factory.mktemp("untrustworthy")
     (folder / "op").mkdir()
-    (folder / "op" / "untrusted.yaml").write_text(yaml.safe_dump(_op(), sort_keys=False))
+    (folder / "op" / "untrusted.yaml").write_text(yaml.safe_dump(_op(names), sort_keys=False))
     device = "cpu" if DEVICE == "cpu" else "cuda:0"
     words = ["op=untrusted", "variant=all", f"device={device}", "limits.check_s=8", "limits.measure_s=60"]
     words += ["measure.budget_s=0.6", f"output={folder / 'out'}"]
