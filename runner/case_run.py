@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -203,8 +202,7 @@ class CaseRun:
     def _log_cost(self, checking_s: float, timing_s: float, variants: int) -> None:
         """What the check of timed calls cost, for `run.log`."""
         words = f"{self.planned.case.case_id}: {variants} variants timed in {timing_s:.2f} s"
-        with contextlib.suppress(OSError):  # a full disk: the rows say so
-            self.run.record.log.write(f"{words}, checked meanwhile in {checking_s:.2f} s\n".encode())
+        self.run.record.log.say(f"{words}, checked meanwhile in {checking_s:.2f} s")
 
     def _traps(self, worker: Worker, index: int, row: dict[str, Any]) -> None:
         mean_us = row["mean_ms"] * 1e3

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from runner import memory, processes
 from runner.model import Limits
@@ -25,7 +25,6 @@ from runner.pipe import Garbage, Pipe
 _ROOT = Path(__file__).resolve().parent.parent
 _COMMAND = ("-m", "runner.worker")
 _JUDGE = ("-m", "runner.judge")
-_LOG_BYTES = 4 << 20  # of a variant's output, per run
 _MOST_PRINTED = 1 << 20  # bytes, by one variant in one stage of a request
 _FAULT = b"Fatal Python error: "
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
@@ -43,6 +42,13 @@ class Device:
     threads: int
     debug: bool
     judges: bool = False  # the process is the judge, not the worker
+
+
+class Log(Protocol):
+    """What a worker's output is written to, in whole lines mostly."""
+
+    def write(self, line: bytes) -> object:
+        """Raises OSError where the disk does not take it."""
 
 
 class WorkerLost(Exception):
@@ -72,7 +78,7 @@ class Worker:
     It is told hello by `greet`, so that two can start at the same time.
     """
 
-    def __init__(self, device: Device, limits: Limits, log: BinaryIO | None = None) -> None:
+    def __init__(self, device: Device, limits: Limits, log: Log | None = None) -> None:
         self.device, self.limits = device, limits
         self.output = _Output()
         self.output.send_to(log)
@@ -121,8 +127,8 @@ class Worker:
 
         Until it announces a step, the limit is that of the stage it belongs to. Raises WorkerLost when the
         process dies, a step outlasts its stage's limit, the process outgrows its memory or floods its output,
-        or the pipe carries what the harness did not write; WorkerFailed when the harness itself failed in there. A request that is left before its end leaves no
-        worker: nobody would read the rest of its answer.
+        or the pipe carries what the harness did not write; WorkerFailed when the harness itself failed in
+        there. A request that is left before its end leaves no worker: nobody would read the rest of its answer.
         """
         self._answered = False
         step = {"index": None, "stage": _STAGES[name]}
@@ -146,7 +152,8 @@ class Worker:
         """Raises MemoryError or _Flooded before the worker takes the machine, or the disk, down."""
         printed = self.output.printed
         if printed > _MOST_PRINTED and not self.device.debug:
-            raise _Flooded(f"printed {printed / 1e6:.1f} MB; {_MOST_PRINTED / 1e6:.1f} MB a stage is the most")
+            most = f"{_MOST_PRINTED / 1e6:.1f} MB a stage is the most"
+            raise _Flooded(f"printed {printed / 1e6:.1f} MB; {most}")
         held = memory.resident_bytes(self._process.pid)
         if held > self._most_bytes:
             raise MemoryError(
@@ -231,8 +238,7 @@ class _Output:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._log: BinaryIO | None = None
-        self._left = 0
+        self._log: Log | None = None
         self._tail: collections.deque[bytes] = collections.deque(maxlen=20)
         self._dying = False
         self._thread: threading.Thread | None = None
@@ -240,10 +246,9 @@ class _Output:
         self.echo = False  # also to standard error, for mode=debug
         self.count()
 
-    def send_to(self, log: BinaryIO | None) -> None:
+    def send_to(self, log: Log | None) -> None:
         with self._lock:
-            if log is not self._log:
-                self._log, self._left = log, _LOG_BYTES
+            self._log = log
 
     def count(self) -> None:
         """From here on, for another request."""
@@ -286,19 +291,19 @@ class _Output:
         stream.close()
 
     def _remember(self, line: bytes) -> None:
-        """Up to where Python's fault handler begins: what was said before it (by glibc, say) is the reason."""
+        """Up to where Python's fault handler begins: what was said before (by glibc, say) is the reason."""
         self._dying = self._dying or line.startswith(_FAULT)
         if not self._dying:
             self._tail.append(line)
 
     def _write(self, line: bytes) -> None:
-        if self._log is None or self._left <= 0:
+        """A stage's first megabyte: whoever prints more is ended for it."""
+        if self._log is None or self.printed > _MOST_PRINTED:
             return
-        self._left -= len(line)
         try:
-            self._log.write(line if self._left > 0 else b"\n[more output was dropped]\n")
+            self._log.write(line)
         except OSError:  # a full disk: the rows say so, and the worker must not wait
-            self._left = 0
+            self._log = None
 
     def join(self) -> None:
         """Wait until what the worker had written is read (a grandchild may hold the pipe open)."""
@@ -336,7 +341,7 @@ def _describe_exit(code: int) -> str:
     return f"the process died of {name}" + (f", {words[name]}" if name in words else "")
 
 
-def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: Log | None = None) -> Worker:
     """The pool's process for a device: the living one, or a new one whose output goes to `log` at once."""
     worker = pool.get(device)
     if worker is None or not worker.usable:
@@ -347,7 +352,7 @@ def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: Bina
     return worker
 
 
-def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: Log | None = None) -> Worker:
     """As `launch`, ready to be asked.
 
     Raises WorkerLost or WorkerFailed, with stage `start`, where none can be started.

@@ -130,7 +130,8 @@ def _op(names: list[str]) -> dict:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory, request):
     """One run over all that were selected: {variant: row}."""
-    selected = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+    items = [item for item in request.session.items if hasattr(item, "callspec")]
+    selected = {item.callspec.params.get("name") for item in items}
     names = [name for name in NAMES if name in selected]
     folder = tmp_path_factory.mktemp("untrustworthy")
     (folder / "op").mkdir()
