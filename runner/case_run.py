@@ -9,7 +9,7 @@ from typing import Any
 
 from runner import columns, device_lock, folders, interrupts, sanitizer, sources
 from runner.blame import Blame
-from runner.judging import Judging, Unjudged
+from runner.judging import Ended, Judging, Unjudged
 from runner.model import Entry, PlannedCase
 from runner.seen import from_memory, slow_when_untimed
 from runner.supervisor import Worker, WorkerFailed, WorkerLost
@@ -112,7 +112,10 @@ class CaseRun:
         draws = self.judging.draws(entry)
         self.ran = worker.ran
         worker.ran.append((self.planned.case.case_id, entry.index, time.monotonic()))
-        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
+        try:
+            facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
+        except Ended as ended:  # it may have left what ends the next one too
+            facts = {"status": "wrong", "stage": "check", "reason": str(ended), "fatal": True}
         if facts["status"] == "stale":
             self._stale(entry)
             return False

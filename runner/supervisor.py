@@ -127,8 +127,8 @@ class Worker:
 
         Until it announces a step, the limit is that of the stage it belongs to. Raises WorkerLost when the
         process dies, a step outlasts its stage's limit, the process outgrows its memory or floods its output,
-        or the pipe carries what the harness did not write; WorkerFailed when the harness itself failed in
-        there. A request that is left before its end leaves no worker: nobody would read the rest of its answer.
+        or the pipe carries what the harness did not write; WorkerFailed when the harness itself failed there.
+        A request that is left before its end leaves no worker: nobody would read the rest of its answer.
         """
         self._answered = False
         step = {"index": None, "stage": _STAGES[name]}

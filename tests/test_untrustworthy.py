@@ -66,6 +66,23 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "x_installs_a_profiler": ("wrong", "changed global state: .*profile"),
     "x_one_wrong_element": ("wrong", "1 elements"),
     "x_returns_its_input": ("wrong", "input|beyond the float32 bound"),
+    "x_caches_by_one_number": ("wrong", "faster on inputs|wrong when timed|beyond the float32 bound"),
+    "x_replays_an_old_output": ("wrong", "when called again|wrong when timed|beyond the float32 bound"),
+    "x_ignores_strides": ("wrong", "at .*transposed.*beyond the float32 bound"),
+    "x_overrides_an_operator": ("wrong", "changed global state: the operator aten::_softmax"),
+    "x_replaces_builtins": ("wrong", r"changed global state: builtins\.min"),
+    "x_collects_no_garbage": ("wrong", "changed global state: the garbage collector"),
+    "x_leaves_a_default_device": ("wrong|error", "the default device|meta"),
+    "x_leaves_determinism": ("wrong", "changed global state: deterministic algorithms"),
+    "x_kills_the_judge": ("wrong", "ended the process that judges it"),
+    "x_leaves_a_process": ("wrong", "changed global state: the process"),
+    "x_edits_code": ("wrong", r"changed global state: runner\.exchange\.same_bits"),
+    "x_changes_a_constant": ("wrong", r"changed global state: runner\.fresh\._"),
+    "x_flushes_denormals": ("wrong", "changed global state: numbers that are tiny"),
+    "x_sets_a_timer": ("wrong", "changed global state: .*signals"),
+    "x_lowers_its_priority": ("wrong", "changed global state: its priority"),
+    "x_patches_the_launcher": ("wrong", r"changed global state: JITFunction\.run"),
+    "x_looks_for_the_seed": ("ok", ""),  # and finds none: while anything runs it is written nowhere it looks
     "f_raises": ("error", "ValueError: no such luck"),
     "f_dies_on_import": ("error", "RuntimeError: not on this machine"),
     "f_segfaults": ("crashed", "SIGSEGV"),
@@ -113,7 +130,7 @@ def _op(names: list[str]) -> dict:
             "smoke": [{"rows": 3, "cols": 257}],
         },
         "dtypes": ["float32"],
-        "inputs": {"x": {"shape": ["rows", "cols"]}},
+        "inputs": {"x": {"shape": ["rows", "cols"], "layouts": ["contiguous", "transposed", "offset1"]}},
         "reference": {"target": "torch.softmax"},
         "cost": {
             "forward": {
@@ -153,12 +170,12 @@ def test_the_honest_variant_is_timed(rows):
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", NAMES)
-def test_it_gets_no_time_and_its_row_says_why(rows, name):
+def test_it_gets_no_time_and_its_row_says_why_or_it_harms_nobody(rows, name):
     row = rows[name.replace(".", "_")]
     status, reason = EXPECTED[name]
     assert re.fullmatch(status, row["status"]), row["reason"]
     assert re.search(reason, row["reason"]), row["reason"]
-    assert row["mean_ms"] == ""
+    assert (row["mean_ms"] == "") == (status != "ok")
 
 
 def test_every_file_is_expected():
