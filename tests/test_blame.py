@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+
 import pytest
 
 from runner import cli, driver, memory, supervisor
