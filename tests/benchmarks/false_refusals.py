@@ -4,9 +4,10 @@
         [--interpreted-seeds 3] [--skip compile,...] [--shapes '[{rows: 5, cols: 257}]'] [--minutes 20]
 
 Checks as a run does, with the same judge and the same rule, in one process: inputs, reference, both calls,
-the odd shape, layouts, scales and infinities beside the case (not global state). A variant is built once; who keeps memory or
-calls the built-in is looked at on the first seed only, for that does not depend on values. Prints seeds
-passed by variant, dtype and direction, and each refusal with its reason; exits with 1 if there is one.
+the odd shape, layouts, scales and infinities beside the case; global state is not compared. A variant is
+built once; who keeps memory or calls the built-in is looked at on the first seed only, for that does not
+depend on values. Prints seeds passed by variant, dtype and direction, and each refusal with its reason;
+exits with 1 if there is one.
 Triton's interpreter, which a CPU uses, is slow: those variants get `--interpreted-seeds`.
 """
 
