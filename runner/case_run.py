@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import time
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from runner import (
     sources,
 )
 from runner.blame import Blame
-from runner.judging import Judging, Unjudged
+from runner.judging import Ended, Judging, Unjudged
 from runner.model import Entry, PlannedCase
 from runner.progress import title
 from runner.replay import Request
@@ -150,7 +149,10 @@ class CaseRun:
         draws = self.judging.draws(entry)
         self.ran = worker.ran
         worker.ran.append((self.planned.case.case_id, entry.index, time.monotonic()))
-        facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
+        try:
+            facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
+        except Ended as ended:  # it may have left what ends the next one too
+            facts = {"status": "wrong", "stage": "check", "reason": str(ended), "fatal": True}
         if facts["status"] == "stale":
             self._stale(entry)
             return False
@@ -270,8 +272,7 @@ class CaseRun:
     def _log_cost(self, checking_s: float, timing_s: float, variants: int) -> None:
         """What the check of timed calls cost, for `run.log`."""
         words = f"{self.planned.case.case_id}: {variants} variants timed in {timing_s:.2f} s"
-        with contextlib.suppress(OSError):  # a full disk: the rows say so
-            self.run.record.log.write(f"{words}, checked meanwhile in {checking_s:.2f} s\n".encode())
+        self.run.record.log.say(f"{words}, checked meanwhile in {checking_s:.2f} s")
 
     def _traps(self, worker: Worker, index: int, row: dict[str, Any]) -> None:
         mean_us = row["mean_ms"] * 1e3

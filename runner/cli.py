@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import interrupts
+from runner import interrupts, processes
 from runner.model import Refusal, Settings
 
 OK, BAD_ROWS, REFUSED, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
@@ -24,6 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     end by SIGTERM; what was finished is kept, and `resume=<folder>` carries on.
     """
     words = list(sys.argv[1:] if argv is None else argv)
+    processes.hide_memory()  # it holds the seed
     with interrupts.handled():
         code = guarded(_main, words)
         if interrupts.told or code == INTERRUPTED:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from runner import check, probes, serving
+from runner import check, probes, processes, serving
 from runner.bounds import bound
 from runner.build import StaleProcess, build
 from runner.exchange import Inbox, Part
@@ -233,6 +233,7 @@ def _over(errors: list[check.Errors], builtin: list[check.Errors] | None, accura
 
 
 def main(argv: list[str]) -> None:
+    processes.hide_memory()
     serving.serve(serving.prepare(int(argv[1])), Judge, REQUESTS)
 
 

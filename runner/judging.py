@@ -10,6 +10,7 @@ from runner.supervisor import Worker, WorkerFailed, WorkerLost
 
 ERRORS = ("max_abs_err", "max_rel_err", "norm_rel_err", "max_ulp")
 _MOST_STALE = 3
+_MOST_ENDS = 1  # of the judge while one variant is checked
 COARSE = ("tf32", "bf16")  # units
 TIMED_LATE = "right when checked, wrong when timed: "
 
@@ -22,11 +23,16 @@ class Unjudged(Exception):
         self.status, self.stage, self.reason = status, stage, reason
 
 
+class Ended(Exception):
+    """The judge ended again and again while one variant was checked: its row's reason."""
+
+
 class Judging:
     """What the judge says counts; what a worker says of its own outputs can only speak against them."""
 
     def __init__(self, run: Any, planned: PlannedCase) -> None:
         self.run, self.planned = run, planned
+        self._checking = False  # one variant's check is going on, and no other runs
         self._opened: Worker | None = None
         self.restart()
 
@@ -36,14 +42,16 @@ class Judging:
         self._looks: dict[int, list[tuple[int, dict[str, Any]]]] = {}
         self.late: dict[int, str] = {}
         self.rounds: dict[int, set[int]] = {}  # whose outputs were judged, by entry
+        self._ends = 0  # of the judge, since a variant's check began
 
     def draws(self, entry: Entry) -> dict[int, dict[str, Any]]:
         """What the worker needs to draw a variant's inputs, by position; the answers are then known."""
-        self._looks[entry.index] = []
+        self._looks[entry.index], self._ends, self._checking = [], 0, False
         return {position: self._expect(position, entry) for position in self.planned.positions(entry)}
 
     def answer(self, worker: Worker, event: dict[str, Any], timed: list[int]) -> None:
-        """Answer an event of the worker's that waits for that."""
+        """Answer an event of the worker's that waits for that. Raises Ended, or Unjudged."""
+        self._checking = event["event"] == "output" and event["round"] is None
         if event["event"] == "output":
             worker.answer(right=self._look(worker, event))
             return
@@ -116,12 +124,15 @@ class Judging:
         return {"seed": told["seed"], "out_shape": answer["out_shape"], "shapes": answer["shapes"]}
 
     def _ask(self, name: str, **arguments: Any) -> dict[str, Any]:
-        """Ask the judge. One that died is replaced once: that is no variant's fault."""
+        """Ask the judge. One that died is replaced once: that need not be the variant's fault."""
         for last in (False, True):
             try:
                 answer = self._open().ask(name, **arguments)
             except (WorkerLost, WorkerFailed) as lost:
                 self.run.replace_judge()
+                self._ends += 1
+                if self._checking and self._ends > _MOST_ENDS:
+                    raise Ended(f"ended the process that judges it, twice: {lost.reason}") from lost
                 if last or lost.status != "crashed":
                     raise Unjudged(lost.status, lost.stage, lost.reason) from lost
                 continue

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MARK = "KERNEL_RUNNER_WORKER"  # in a worker's environment, and so in that of what it starts
-_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+_SET_PDEATHSIG, _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
 _TRIES = 20
 _PAUSE_S = 0.02
 _LOOK_S = 0.2
@@ -22,6 +22,12 @@ def die_with_parent() -> None:
     """Linux: a killed parent takes this process along."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def hide_memory() -> None:
+    """Linux: other processes of this user cannot read this one's memory. Root's can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0)
 
 
 def adopt_orphans() -> None:
@@ -60,6 +66,22 @@ def family(leader: int, mark: str = "") -> set[int]:
     while more := {pid for pid, parent, _ in known if parent in found} - found:
         found |= more
     return found
+
+
+def children() -> set[int]:
+    """This process's living children, those that it adopted too; empty where there is no /proc."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread ended meanwhile
+            found |= set(map(int, path.read_bytes().split()))
+    return found
+
+
+def command(pid: int) -> str:
+    """The words that a process was started with; empty when it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    return ""
 
 
 def members(leader: int) -> list[int]:

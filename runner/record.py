@@ -24,6 +24,7 @@ from runner.tables import Table, write_whole
 _ROOT = Path(__file__).resolve().parent.parent
 _SEED = re.compile(r"^seed: \d+$", re.MULTILINE)  # kept from variants as long as they run
 CEILINGS = "ceilings.json"
+_LOG_BYTES = 4 << 20  # of what variants print, by run
 _MOST_WORDS = 2000  # characters of a reason or a note
 
 
@@ -68,6 +69,28 @@ def _removed(folder: Path) -> str:
     return f"output: the folder was removed while the run worked: {folder}"
 
 
+class Log:
+    """`run.log`: what workers print, up to a size, and what the runner says of their work."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        self._left = _LOG_BYTES
+
+    def write(self, line: bytes) -> None:
+        """Of a worker's output. Raises OSError where the disk does not take it."""
+        if self._left > 0:
+            self._left -= len(line)
+            self._file.write(line if self._left > 0 else b"\n[more output was dropped]\n")
+
+    def say(self, words: str) -> None:
+        """A line of the runner's own. A full disk is not told here: the rows say so."""
+        with contextlib.suppress(OSError):
+            self._file.write(f"{words}\n".encode())
+
+    def close(self) -> None:
+        self._file.close()
+
+
 class Record:
     """Writes one run folder. `alone` is False for a job, whose folder's name is unique in its sweep only.
 
@@ -85,7 +108,7 @@ class Record:
                 tables.keep_only(folder / name, self._done)
             hidden = _SEED.sub("seed: null  # until the run is done", settings.resolved_yaml)
             write_whole(folder / "config.yaml", hidden)
-            self.log = open(folder / "run.log", "ab", buffering=0)  # noqa: SIM115 - closed by close()
+            self.log = Log(folder / "run.log")
             self._results = Table(folder / "results.csv", COLUMNS)
             self._samples = Table(folder / "samples.csv", SAMPLE_COLUMNS)
 

@@ -131,7 +131,7 @@ class Session:
             return {"status": "skipped", "stage": "check", "reason": sentence}
         except BaseException as error:  # the variant's own code, whatever it raises
             return self._raised(error, "check")
-        if changed := self.state.changes():
+        if changed := self.state.changes(operators=True):
             reason = f"changed global state: {changed}"
             return proof.facts | {"status": "wrong", "stage": "check", "reason": reason, "fatal": True}
         kept = artifacts.collect(entry.variant, built, captured, keep)
@@ -150,7 +150,7 @@ class Session:
             answer["reason"] = "out of device memory: " + said(error).partition(": ")[2]
         del error
         gc.collect()
-        return answer | {"fatal": not self._device_alive() or bool(self.state.changes())}
+        return answer | {"fatal": not self._device_alive() or bool(self.state.changes(operators=True))}
 
     def _synchronize(self) -> None:
         if self.device != "cpu":

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
+import contextlib
 import ctypes
 import functools
 import gc
+import json
+import math
 import os
+import pickle
+import random
+import signal
 import sys
 import threading
 import time
@@ -15,7 +22,18 @@ from typing import Any
 
 import torch
 
-_MODULES = (time, torch, torch.nn.functional, torch.Tensor, torch.cuda, torch.cuda.Event, torch.autograd)
+from runner import processes
+
+_PYTHONS = (builtins, gc, json, math, os, pickle, random, sys, time)
+_TORCHS = (torch, torch.nn.functional, torch.Tensor, torch.cuda, torch.cuda.Event, torch.autograd)
+_LAUNCHERS = (("triton.runtime.jit", "JITFunction"), ("triton.runtime.interpreter", "InterpretedFunction"))
+_SIGNALS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+_HELPERS = (
+    "torch/_inductor/compile_worker",
+    "multiprocessing.resource_tracker",
+)  # torch's own, and they stay
+_TINY, _HALF_ULP = sys.float_info.min, 2.0**-54
 _CLOSED = (torch.Tensor, torch.cuda.Event)  # nothing is added to these: it would come before the built-in one
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _CALLABLE = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
@@ -33,15 +51,21 @@ class State:
         self._settings = _settings()
         self._functions = [
             (module, name, value, getattr(value, "__code__", None))
-            for module in (*_MODULES, *_own_modules())
+            for module in (*_PYTHONS, *_TORCHS, *_launchers(), *_own_modules())
             for name, value in _functions(module)
         ]
         self._names = [(module, frozenset(vars(module))) for module in _CLOSED]
         self._objects = [(one, _fixed(one)) for one in objects]
+        self._constants = [(module, _constants(module)) for module in _own_modules()]
         self._threads = {thread.ident for thread in threading.enumerate()}
+        self._children = processes.children()
+        self._operators = _operators()
 
-    def changes(self) -> str:
-        """Half a sentence naming what differs; empty when nothing does."""
+    def changes(self, operators: bool = False) -> str:
+        """Half a sentence naming what differs; empty when nothing does.
+
+        `operators`: whether those of torch are looked at as well, which takes 50 ms.
+        """
         now = _settings()
         moved = {name: old for name, old in self._settings.items() if now[name] != old}
         found = [f"{name} ({_said(old)} before, {_said(now[name])} now)" for name, old in moved.items()]
@@ -58,8 +82,24 @@ class State:
         found += [
             f"the runner's {type(one).__name__}" for one, fixed in self._objects if _fixed(one) != fixed
         ]
+        found += [
+            f"{module.__name__}.{name} ({_said(old)} before)"
+            for module, constants in self._constants
+            for name, old in constants.items()
+            if vars(module).get(name) is not old
+        ]
         found += [f"the thread {name}, which still runs" for name in self._running()]
+        found += [f"the process {name}, which still runs" for name in self._left()]
+        if operators and (other := _operators()) != self._operators:
+            names = [name for name, kernels in self._operators.items() if other.get(name) != kernels]
+            found += [f"the operator {name} (other kernels are behind it)" for name in names]
         return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+
+    def _left(self) -> list[str]:
+        """Children that nobody but a variant started."""
+        new = processes.children() - self._children
+        said = {pid: processes.command(pid) for pid in new}
+        return [f"{pid} ({words[:40]})" for pid, words in said.items() if words and not _helps(words)]
 
     def _running(self) -> list[str]:
         """Threads that run code which is in no installed package: nobody but a variant started those."""
@@ -76,6 +116,33 @@ def _foreign(frame: types.FrameType | None) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _helps(command: str) -> bool:
+    return any(helper in command for helper in _HELPERS)
+
+
+def _launchers() -> list[Any]:
+    """Where Triton's launches begin; none where it is not installed."""
+    found = []
+    for module, name in _LAUNCHERS:
+        with contextlib.suppress(ImportError):
+            found.append(getattr(__import__(module, fromlist=[name]), name))
+    return found
+
+
+def _operators() -> dict[str, int]:
+    """What is registered for each of torch's operators. Meta kernels compute nothing, and come late."""
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
+    return {name: hash(_kernels(torch._C._dispatch_dump(name))) for name in names}
+
+
+def _kernels(dump: str) -> str:
+    return "\n".join(line for line in dump.splitlines() if not line.startswith("Meta"))
+
+
+def _constants(module: Any) -> dict[str, Any]:
+    return {n: v for n, v in vars(module).items() if not n.startswith("__") and not callable(v)}
 
 
 def _own_modules() -> list[Any]:
@@ -131,10 +198,17 @@ def _settings() -> dict[str, Any]:
         "autocast": (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu")),
         "the modes of dispatch": (torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()),
         "the random numbers' state": hash(bytes(torch.get_rng_state().numpy())),
-        "the garbage collector": (gc.isenabled(), len(gc.callbacks)),
+        "the garbage collector": (gc.isenabled(), gc.get_threshold(), len(gc.callbacks)),
         "the trace and profile functions": (sys.gettrace(), sys.getprofile()),
         "the processors it may use": _processors(),
         "the working directory": _folder(),
+        "its priority": os.getpriority(os.PRIO_PROCESS, 0),
+        "numbers that are tiny": _TINY / 2 > 0,
+        "how numbers are rounded": (1.0 + _HALF_ULP, -1.0 - _HALF_ULP),
+        "oneDNN": torch._C._get_mkldnn_enabled(),
+        "cuDNN": (torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic),
+        "what signals call": tuple(map(signal.getsignal, _SIGNALS)),
+        "timers that send signals": tuple(signal.getitimer(timer) > (0, 0) for timer in _TIMERS),
         **_cuda(),
     }
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 from runner import memory, processes
 from runner.model import Limits
@@ -25,7 +25,8 @@ from runner.pipe import Garbage, Pipe
 _ROOT = Path(__file__).resolve().parent.parent
 _COMMAND = ("-m", "runner.worker")
 _JUDGE = ("-m", "runner.judge")
-_LOG_BYTES = 4 << 20  # of a variant's output, per run
+_MOST_PRINTED = 1 << 20  # bytes, by one variant in one stage of a request
+_FAULT = b"Fatal Python error: "
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 # Until a request announces a step, it is in this stage, and under its limit.
 _STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs", "expect": "inputs"}
@@ -42,6 +43,13 @@ class Device:
     threads: int
     debug: bool
     judges: bool = False  # the process is the judge, not the worker
+
+
+class Log(Protocol):
+    """What a worker's output is written to, in whole lines mostly."""
+
+    def write(self, line: bytes) -> object:
+        """Raises OSError where the disk does not take it."""
 
 
 class WorkerLost(Exception):
@@ -71,7 +79,7 @@ class Worker:
     It is told hello by `greet`, so that two can start at the same time.
     """
 
-    def __init__(self, device: Device, limits: Limits, log: BinaryIO | None = None) -> None:
+    def __init__(self, device: Device, limits: Limits, log: Log | None = None) -> None:
         self.device, self.limits = device, limits
         self.output = _Output()
         self.output.send_to(log)
@@ -90,7 +98,7 @@ class Worker:
                 env=_environment(device) | {processes.MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
             )
-        self._pipe = Pipe(ours, self._process, self._watch_memory)
+        self._pipe = Pipe(ours, self._process, self._watch)
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
         self.facts: dict[str, Any] = {}
@@ -119,10 +127,9 @@ class Worker:
         """Send a request; yield its events up to and including `done`.
 
         Until it announces a step, the limit is that of the stage it belongs to. Raises WorkerLost when the
-        process dies, a step outlasts its stage's limit, the process outgrows its memory or the pipe carries
-        what the harness did not write;
-        WorkerFailed when the harness itself failed in there. A request that is left before its end leaves no
-        worker: nobody would read the rest of its answer.
+        process dies, a step outlasts its stage's limit, the process outgrows its memory or floods its output,
+        or the pipe carries what the harness did not write; WorkerFailed when the harness itself failed there.
+        A request that is left before its end leaves no worker: nobody would read the rest of its answer.
         """
         self._answered = False
         step = {"index": None, "stage": _STAGES[name]}
@@ -136,14 +143,18 @@ class Worker:
             raise self._lost(self._ending(), step) from None
         except Garbage:
             raise self._lost("wrote to the runner's pipe", step) from None
-        except MemoryError as error:
+        except (MemoryError, _Flooded) as error:
             raise WorkerLost("error", str(error), step["index"], step["stage"]) from None
         finally:
             if not self._answered:
                 self.kill()
 
-    def _watch_memory(self) -> None:
-        """Raises MemoryError before the worker takes the machine down."""
+    def _watch(self) -> None:
+        """Raises MemoryError or _Flooded before the worker takes the machine, or the disk, down."""
+        printed = self.output.printed
+        if printed > _MOST_PRINTED and not self.device.debug:
+            most = f"{_MOST_PRINTED / 1e6:.1f} MB a stage is the most"
+            raise _Flooded(f"printed {printed / 1e6:.1f} MB; {most}")
         held = memory.resident_bytes(self._process.pid)
         if held > self._most_bytes:
             raise MemoryError(
@@ -169,11 +180,14 @@ class Worker:
     ) -> Iterator[dict[str, Any]]:
         """The events of one request. `step` is kept at what was announced last."""
         deadline = time.monotonic() + self._limit_s(step)
+        self.output.count()
         self._pipe.ask(name, arguments, deadline)
         while not self._answered:
             event = self._pipe.event(deadline)
+            self._watch()
             if event["event"] == "step":
                 step |= event
+                self.output.count_for(step["index"], step["stage"])
                 deadline = time.monotonic() + self._limit_s(step)
             self._answered = event["event"] in ("done", "failed")
             if event["event"] == "failed":
@@ -216,22 +230,40 @@ class Worker:
         self._pipe.close()
 
 
+class _Flooded(Exception):
+    """A variant printed more than a log is for."""
+
+
 class _Output:
-    """Copies the worker's output to the current run's log, bounded, and remembers its end."""
+    """Copies the worker's output to the current run's log, bounded, and remembers its end and its size."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._log: BinaryIO | None = None
-        self._left = 0
+        self._log: Log | None = None
         self._tail: collections.deque[bytes] = collections.deque(maxlen=20)
+        self._dying = False
         self._thread: threading.Thread | None = None
         self._stream: BinaryIO | None = None
         self.echo = False  # also to standard error, for mode=debug
+        self.count()
 
-    def send_to(self, log: BinaryIO | None) -> None:
+    def send_to(self, log: Log | None) -> None:
         with self._lock:
-            if log is not self._log:
-                self._log, self._left = log, _LOG_BYTES
+            self._log = log
+
+    def count(self) -> None:
+        """From here on, for another request."""
+        self._printed: collections.Counter[tuple] = collections.Counter()
+        self._whose: tuple = ()
+
+    def count_for(self, *whose: Any) -> None:
+        """What comes now is of this variant and stage."""
+        self._whose = whose
+
+    @property
+    def printed(self) -> int:
+        """Bytes that came for whom it is counted now."""
+        return self._printed[self._whose]
 
     def settle(self) -> None:
         """Wait (a moment at most) until what the worker has written so far is in the log."""
@@ -248,8 +280,9 @@ class _Output:
 
     def _copy(self, stream: BinaryIO) -> None:
         while line := stream.readline(1 << 16):
+            self._printed[self._whose] += len(line)
             with self._lock:
-                self._tail.append(line)
+                self._remember(line)
                 self._write(line)
             if self.echo:
                 with contextlib.suppress(OSError):  # nobody looks any more; the worker must not wait for that
@@ -258,14 +291,20 @@ class _Output:
         self._stream = None
         stream.close()
 
+    def _remember(self, line: bytes) -> None:
+        """Up to where Python's fault handler begins: what was said before (by glibc, say) is the reason."""
+        self._dying = self._dying or line.startswith(_FAULT)
+        if not self._dying:
+            self._tail.append(line)
+
     def _write(self, line: bytes) -> None:
-        if self._log is None or self._left <= 0:
+        """A stage's first megabyte: whoever prints more is ended for it."""
+        if self._log is None or self.printed > _MOST_PRINTED:
             return
-        self._left -= len(line)
         try:
-            self._log.write(line if self._left > 0 else b"\n[more output was dropped]\n")
+            self._log.write(line)
         except OSError:  # a full disk: the rows say so, and the worker must not wait
-            self._left = 0
+            self._log = None
 
     def join(self) -> None:
         """Wait until what the worker had written is read (a grandchild may hold the pipe open)."""
@@ -303,7 +342,7 @@ def _describe_exit(code: int) -> str:
     return f"the process died of {name}" + (f", {words[name]}" if name in words else "")
 
 
-def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: Log | None = None) -> Worker:
     """The pool's process for a device: the living one, or a new one whose output goes to `log` at once."""
     worker = pool.get(device)
     if worker is None or not worker.usable:
@@ -314,7 +353,7 @@ def launch(device: Device, limits: Limits, pool: dict[Device, Worker], log: Bina
     return worker
 
 
-def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: BinaryIO | None = None) -> Worker:
+def start(device: Device, limits: Limits, pool: dict[Device, Worker], log: Log | None = None) -> Worker:
     """As `launch`, ready to be asked.
 
     Raises WorkerLost or WorkerFailed, with stage `start`, where none can be started.

@@ -58,7 +58,7 @@ def test_the_announced_one_is_blamed_where_it_ends_a_process_of_its_own(tmp_path
     code = f"import os, signal; {SEGFAULT}"
     found = rows(tmp_path, {"first": "", "crashes": code, "last": ""})
     assert status(found) == {"first": "ok", "crashes": "crashed", "last": "ok"}
-    assert found["crashes"]["reason"].startswith("the process died of SIGSEGV, segmentation fault; last")
+    assert found["crashes"]["reason"].startswith("the process died of SIGSEGV, segmentation fault")
 
 
 def test_an_end_that_nobody_repeats_is_told_and_costs_no_row(tmp_path):

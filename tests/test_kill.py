@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from runner import planned
+from runner import planned, processes
 from runner.columns import COLUMNS
 from tests.support import ROOT
 from tests.test_supervisor import FAKE, SHELL, write_op
@@ -55,8 +55,10 @@ class Runs:
         mark, out = uuid.uuid4().hex, self.root / f"{after_s:.6f}"
         run = self.start(*self.words, f"output={out}", mark=mark)
         time.sleep(after_s)
+        started = processes.family(run.pid)  # worker and judge too, whose environment need not be readable
         run.send_signal(signal.SIGKILL)
-        if left := orphans(mark):
+        run.wait()
+        if left := orphans(mark, started):
             return f"left behind: {left}"
         folder = folder_in(out)
         if folder is None or not (folder / planned.NAME).is_file():
@@ -94,20 +96,21 @@ def facts_of(rows: list[dict[str, str]]) -> set[tuple[str, ...]]:
     return set(facts)
 
 
-def orphans(mark: str, within_s: float = 3.0) -> list[str]:
-    """Command lines of the processes that still hold `mark` in their environment after that time."""
+def orphans(mark: str, started: set[int], within_s: float = 3.0) -> list[str]:
+    """Command lines of those `started`, or with `mark` in their environment, which outlast that time."""
     deadline = time.monotonic() + within_s
-    while (found := _holding(f"KILL_TEST={mark}".encode())) and time.monotonic() < deadline:
+    while (found := _left(f"KILL_TEST={mark}".encode(), started)) and time.monotonic() < deadline:
         time.sleep(0.05)
     return found
 
 
-def _holding(variable: bytes) -> list[str]:
+def _left(variable: bytes, started: set[int]) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
-            if variable in (path / "environ").read_bytes().split(b"\0"):
-                found.append((path / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+            words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode()  # none of one that ended
+            own = int(path.name) in started or variable in (path / "environ").read_bytes().split(b"\0")
+            found += [words] if words and own else []
         except OSError:  # it ended, or is another user's
             continue
     return found

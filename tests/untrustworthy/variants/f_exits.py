@@ -1,0 +1,7 @@
+"""Calls sys.exit."""
+
+import sys
+
+
+def softmax(x, dim):
+    sys.exit(0)

@@ -1,0 +1,6 @@
+"""Loops forever on the host."""
+
+
+def softmax(x, dim):
+    while True:
+        pass
