@@ -33,7 +33,7 @@ class ConstantClock:
         self.trial = trial
         return self
 
-    def once(self):
+    def once(self, ready=None):
         return Sample(0, self.us, self.us), None
 
     def end_to_end_us(self):
