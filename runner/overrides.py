@@ -140,9 +140,10 @@ def _holds_target(value: Any) -> bool:
 
 def _launcher_faults(override: Override) -> Iterator[str]:
     """A preset of ours needs a package that is an extra."""
-    if override.key_or_group != "hydra/launcher" or override.value() not in EXTRAS:
+    name = override.value()
+    if override.key_or_group != "hydra/launcher" or not isinstance(name, str) or name not in EXTRAS:
         return
-    extra, module = EXTRAS[override.value()]
+    extra, module = EXTRAS[name]
     if find_spec("hydra_plugins") is None or find_spec(f"hydra_plugins.{module}") is None:
         yield f"{override.input_line}: needs a package more: pip install 'kernel-runner[{extra}]'"
 
