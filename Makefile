@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # On a machine with a GPU one process at a time has its memory: make test PYTEST_ARGS=
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist loadgroup
 READY := $(VENV)/.ready
 CLANG_FILES = $(shell find csrc tests -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.h')
 

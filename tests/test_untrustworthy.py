@@ -16,6 +16,8 @@ from runner import driver
 from runner.config import compose
 from tests.support import DEVICE
 
+pytestmark = pytest.mark.xdist_group("untrustworthy")  # one run over all of them, in one process
+
 FOLDER = Path(__file__).parent / "untrustworthy" / "variants"
 HONEST = "honest"
 
