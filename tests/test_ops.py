@@ -47,6 +47,12 @@ def _bench(op: str, direction: str, index: int) -> Bench:
     return Bench(_planned(op, direction)[index])
 
 
+def _counts_in_16_bits(planned: PlannedCase) -> bool:
+    """Distances with p=0 of more than 16 coordinates: one more or less is within the 16-bit bound."""
+    case = planned.case
+    return case.attrs.get("p") == 0 and case.shape["d"] > 16 and case.dtype in ("bfloat16", "float16")
+
+
 @pytest.mark.parametrize(("op", "variant", "direction"), _points())
 def test_variant_is_right_or_refuses_at_every_smoke_case(op, variant, direction):
     fn = None if declared(op, variant, DEVICE).compile else load(op, variant)
@@ -66,8 +72,8 @@ def test_variant_is_right_or_refuses_at_every_smoke_case(op, variant, direction)
             except NotImplementedError as refusal:
                 assert str(refusal).strip(), "a refusal says why"
                 continue
-            except Unjudged as unjudged:  # all right values alike (p=0): nothing there could be told apart
-                assert "degenerate" in unjudged.reason
+            except Unjudged as unjudged:
+                assert _counts_in_16_bits(planned), f"{planned.case}: {unjudged.reason}"
                 continue
             assert facts["status"] == "ok", f"{planned.case}: {facts['reason']}"
             proven += 1
