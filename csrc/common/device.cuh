@@ -26,24 +26,8 @@ struct ViaFloat<__nv_bfloat16> {
   HOST_DEVICE static float to(__nv_bfloat16 value) { return __bfloat162float(value); }
 };
 
-// Calls `launch(Type<T>{})` with the T that `dtype` names; integers are an invalid value.
-template <typename Launch>
-cudaError_t with_floating(Dtype dtype, Launch&& launch) {
-  switch (dtype) {
-    case Dtype::kFloat64:
-      return launch(Type<double>{});
-    case Dtype::kFloat32:
-      return launch(Type<float>{});
-    case Dtype::kFloat16:
-      return launch(Type<__half>{});
-    case Dtype::kBfloat16:
-      return launch(Type<__nv_bfloat16>{});
-    default:
-      return cudaErrorInvalidValue;
-  }
-}
-
-// As with_floating, for kernels that compute in float: float64 is an invalid value too.
+// Calls launch(Type<T>{}) with the element type, for kernels that compute in float: float64 is an invalid
+// value.
 template <typename Launch>
 cudaError_t with_up_to_float(Dtype dtype, Launch&& launch) {
   switch (dtype) {
@@ -56,6 +40,13 @@ cudaError_t with_up_to_float(Dtype dtype, Launch&& launch) {
     default:
       return cudaErrorInvalidValue;
   }
+}
+
+// Calls `launch(Type<T>{})` with the T that `dtype` names; integers are an invalid value.
+template <typename Launch>
+cudaError_t with_floating(Dtype dtype, Launch&& launch) {
+  if (dtype == Dtype::kFloat64) return launch(Type<double>{});
+  return with_up_to_float(dtype, launch);
 }
 
 // As with_floating, and integers too.
