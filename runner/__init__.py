@@ -14,7 +14,7 @@ __all__ = ["benchmark", "load", "run"]
 def __getattr__(name: str) -> Any:
     """Imported when first asked for: the parent of a run must not import torch."""
     if name == "benchmark":
-        from runner.measure import benchmark
+        from runner.measure.turns import benchmark
 
         return benchmark
     if name in ("run", "load"):

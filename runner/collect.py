@@ -15,12 +15,13 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from runner import kept, report
-from runner.cells import counted
-from runner.columns import COLUMNS, SAMPLE_COLUMNS
-from runner.kept import Row, Table
 from runner.model import Refusal
-from runner.record import CEILINGS, claim, write_whole, writing
+from runner.record import kept
+from runner.record.columns import COLUMNS, SAMPLE_COLUMNS
+from runner.record.folder import CEILINGS, claim, write_whole, writing
+from runner.record.kept import Row, Table
+from runner.report import report
+from runner.report.cells import counted
 
 SOURCES = ("run_id", "table", "device", "host", "time_utc", "commit", "rows", "kept")
 ABOUT = """\

@@ -9,8 +9,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from runner import dtypes, extras, formula, shapes
 from runner.model import Case, Entry, Input, Plan, PlannedCase, Settings, Variant
+from runner.op import dtypes, extras, formula, shapes
 
 _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from runner import claims
-from runner.columns import COLUMNS
-from runner.profile_case import PROFILE_COLUMNS, write
+from runner.profile.case import PROFILE_COLUMNS, write
+from runner.record.columns import COLUMNS
+from runner.report import claims
 
 ROWS = [
     {"row_id": "1", "op": "gelu", "variant": "naive", "shape": '{"rows":8}', "status": "ok", "mean_ms": 4.0},

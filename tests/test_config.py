@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy
 import pytest
 
-from runner import choose, devices
-from runner.config import CONF, compose
+from runner.config import choose, devices
+from runner.config.compose import CONF, compose
 from runner.model import Refusal
 from tests import tiny_op
 

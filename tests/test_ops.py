@@ -10,9 +10,9 @@ import functools
 import pytest
 import yaml
 
-from runner.config import compose
-from runner.judging import Unjudged
+from runner.config.compose import compose
 from runner.model import PlannedCase
+from runner.parent.judging import Unjudged
 from runner.plan import plan
 from tests.support import DEVICE, ROOT, Bench, declared, load, variants
 

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
-from runner.columns import row_id
-from runner.config import compose
+from runner.config.compose import compose
 from runner.plan import plan
-from runner.progress import title
+from runner.record.columns import row_id
+from runner.report.progress import title
 from tests.support import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "plan.txt"
@@ -84,7 +84,8 @@ def test_row_ids_differ_by_run_variant_and_parameters():
 
 
 @pytest.mark.parametrize(
-    "module", ["runner.plan", "runner.config", "runner.driver", "runner.report", "runner.collect"]
+    "module",
+    ["runner.plan", "runner.config.compose", "runner.driver", "runner.report.report", "runner.collect"],
 )
 def test_the_parents_modules_do_not_import_torch(module):
     code = f"import {module}, sys; assert 'torch' not in sys.modules"

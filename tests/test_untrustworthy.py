@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from runner import driver
-from runner.config import compose
+from runner.config.compose import compose
 from tests.support import DEVICE
 
 pytestmark = pytest.mark.xdist_group("untrustworthy")  # one run over all of them, in one process
