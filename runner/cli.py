@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
@@ -37,7 +36,7 @@ def _main(words: list[str]) -> int:
     if {"--help", "-h"} & set(words):
         from runner.command import usage
 
-        show(usage.page())
+        usage.show(usage.page())
         return OK
     run: Any
     if any(word.startswith("resume=") for word in words):
@@ -46,9 +45,10 @@ def _main(words: list[str]) -> int:
         run = Resume(words)
         code = guarded(run.carry_on)
     else:
+        from runner.command import listing
         from runner.command.jobs import Run
 
-        run = Run(execute, describe)
+        run = Run(execute, listing.describe)
         code = guarded(drive, words, run)
     joined = guarded(finish, run)  # also when interrupted: what was finished is kept
     return code or joined
@@ -98,31 +98,16 @@ def complain(sentences: str) -> int:
     return REFUSED
 
 
-def show(text: str) -> None:
-    """Prints a page; a reader that has seen enough (`| head`) is no error."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def execute(settings: Settings, folder: Path | None, label: str = "") -> Any:
     """One job. Returns the driver's Outcome, or None where nothing is run."""
     if settings.mode == "list":
-        from runner.command import listing
+        from runner.command import listing, usage
 
-        show(listing.of_op(settings.op))
+        usage.show(listing.of_op(settings.op))
         return None
     from runner import driver
 
     return driver.execute(settings, folder, label=label)
-
-
-def describe(ops: list) -> None:
-    """Prints every op."""
-    from runner.command import listing
-
-    show(listing.of_all(ops))
 
 
 def finish(run: Any) -> int:

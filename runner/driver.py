@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner.collect import collect_jobs
 from runner.config import devices
 from runner.model import HOST, IPC, Entry, Plan, PlannedCase, Refusal, Settings
 from runner.parent import workload
@@ -22,6 +21,7 @@ from runner.process import device_lock
 from runner.process.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
 from runner.record import columns, planned
 from runner.record.folder import Record, claim, writing
+from runner.record.joined import collect_jobs
 from runner.report import claims, profiles, report, steps
 from runner.report.progress import Progress
 

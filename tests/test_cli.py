@@ -1,6 +1,5 @@
 """The command line: runs, sweeps, their folders and exit codes, with a driver that measures nothing."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +14,6 @@ from runner.command import jobs
 from runner.files import ROOT
 from runner.model import Refusal
 from tests import tiny_op
-
-WITHOUT_TORCH = ("cli", "driver", "model", "plan", "schema", "typed", "command", "config", "op")
-MODULES = sorted((ROOT / "runner").rglob("*.py"))
 
 
 class Driver:
@@ -287,16 +283,3 @@ def test_hydras_own_pages():
     asked = "main(['--hydra-help']), main(['op=gelu', '--info', 'defaults'])"
     done = shell(code=f"from runner.cli import main; print({asked})")
     assert "0 0" in done.stdout and "Defaults List" in done.stdout and "hydra/sweeper" in done.stdout
-
-
-@pytest.mark.parametrize("path", MODULES, ids=[str(path.relative_to(ROOT)) for path in MODULES])
-def test_only_config_imports_omegaconf(path):
-    tree = ast.parse(path.read_text())
-    imported = {alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
-    imported |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    packages = {name.partition(".")[0] for name in imported}
-    module = path.relative_to(ROOT / "runner").with_suffix("").as_posix()
-    assert "omegaconf" not in packages or module in ("config/compose", "config/documents")
-    assert "hydra" not in packages or module in ("config/compose", "config/overrides", "command/jobs")
-    if module.partition("/")[0] in WITHOUT_TORCH:
-        assert not packages & {"torch", "triton"}

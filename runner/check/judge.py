@@ -23,8 +23,8 @@ from runner.check import definition, probes
 from runner.check.bounds import bound
 from runner.check.definition import Errors, Expected, kind_fault
 from runner.check.exchange import Inbox, Part
+from runner.files import canonical
 from runner.model import Case, PlannedCase, Target, Variant
-from runner.plan import canonical
 from runner.process import lifetimes, serving
 from runner.process.faults import said
 

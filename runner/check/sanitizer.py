@@ -5,33 +5,21 @@ from __future__ import annotations
 import os
 import pickle
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from runner.config import devices
 from runner.files import ROOT
-from runner.model import Case, Entry, PlannedCase, Refusal
+from runner.model import Case, Entry, PlannedCase
 from runner.op.extras import is_small
 from runner.process import lifetimes
 
-PROGRAM = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 _FOUND = 86  # the exit code that it is told to give
 _IDLE = re.compile(r"COMPUTE-SANITIZER|SUMMARY|^\s*$|Target application|Internal Sanitizer")
-
-
-def installed() -> str:
-    """The program's path. Raises Refusal, one sentence, where it is not installed."""
-    path = shutil.which(PROGRAM)
-    if path is None:
-        raise Refusal(
-            f"check=sanitizer: {PROGRAM} is not on the PATH; it comes with the CUDA toolkit, "
-            "in its bin folder (or set check=standard)"
-        )
-    return path
 
 
 def verdict(planned: PlannedCase, entry: Entry, device: str, limit_s: float) -> dict[str, Any]:
@@ -59,7 +47,7 @@ def _run(tool: str, request: Path, limit_s: float) -> tuple[str, str]:
     log = request.with_name(tool)
     options = ["--tool", tool, "--error-exitcode", str(_FOUND), "--log-file", str(log)]
     child = subprocess.Popen(
-        [installed(), *options, sys.executable, "-m", "runner.check.sanitized", str(request)],
+        [devices.sanitizer(), *options, sys.executable, "-m", "runner.check.sanitized", str(request)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from runner.files import short_hash
 from runner.model import Refusal, Settings
-from runner.plan import short_hash
 
 BASIC = "BasicLauncher"
 _LOOK_S = 1.0  # how often a watch looks

@@ -20,7 +20,7 @@ from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 
-from runner.command import elsewhere
+from runner.command import elsewhere, listing
 from runner.config import compose as configuration
 from runner.config import devices, folders
 from runner.config.compose import CONF, USER_ERRORS, VERSION_BASE, Described
@@ -216,9 +216,7 @@ class SweepStart(Callback):
 def _job(config: Config) -> float | None:
     if _run is not None:
         return _run.job(config)
-    from runner import cli  # a launcher's own process: there is nobody to collect outcomes
-
-    run = Run(elsewhere.execute, cli.describe)
+    run = Run(elsewhere.execute, listing.describe)  # a launcher's own process: nobody collects outcomes
     mean_ms = run.job(config)
     if run.refusals:
         elsewhere.refused(Path(HydraConfig.get().runtime.output_dir), "\n".join(run.refusals))

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from runner.command.usage import show
 from runner.model import Op, Variant
 from runner.report.cells import plain
+
+
+def describe(ops: Iterable[tuple[str, Op | None, list[str]]]) -> None:
+    """Prints every op."""
+    show(of_all(ops))
 
 
 def of_all(ops: Iterable[tuple[str, Op | None, list[str]]]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
 from typing import get_type_hints
 
@@ -61,3 +63,11 @@ def _line(name: str, text: str) -> tuple[str, str]:
 
 def _lines(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"  {name:<18} {text}" for name, text in pairs]
+
+
+def show(text: str) -> None:
+    """Prints a page; a reader that has seen enough (`| head`) is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

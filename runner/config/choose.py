@@ -15,7 +15,6 @@ from typing import Any
 
 import yaml
 
-from runner.check import sanitizer
 from runner.config import devices, forms
 from runner.config import workload as workload_choice
 from runner.config.forms import SEED_BELOW
@@ -147,7 +146,7 @@ class _Chooser:
         }
         self._fit(op, headers, chosen)
         if raw["check"] == "sanitizer":
-            self._try(sanitizer.installed)
+            self._try(devices.sanitizer)
         refuse(self.faults)
         seed = raw["seed"] if raw["seed"] is not None else secrets.randbelow(SEED_BELOW)
         return Settings(

@@ -1,4 +1,4 @@
-"""Which device a run takes, decided without torch: by the CUDA driver and torch's version file."""
+"""What is there, found without torch: the device a run takes, what torch can use, the sanitizer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import functools
 import importlib.machinery
 import os
 import re
+import shutil
 from pathlib import Path
 
 from runner.model import Refusal
 from runner.typed import nearest
 
+SANITIZER = "compute-sanitizer"
 NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, also when CUDA_VISIBLE_DEVICES hides them all
 
 
@@ -91,3 +93,14 @@ def torch_obstacle() -> str:
     if found and found[1] == "None":
         return "the installed torch is built for the CPU only"
     return ""
+
+
+def sanitizer() -> str:
+    """The path of NVIDIA's sanitizer. Raises Refusal, one sentence, where it is not installed."""
+    path = shutil.which(SANITIZER)
+    if path is None:
+        raise Refusal(
+            f"check=sanitizer: {SANITIZER} is not on the PATH; it comes with the CUDA toolkit, "
+            "in its bin folder (or set check=standard)"
+        )
+    return path

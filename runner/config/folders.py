@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.sentences import shown
-from runner.plan import short_hash
-from runner.record.columns import cell
+from runner.files import cell, short_hash
 
 GROUPS = ("op", "measure", "experiment", "workload")
 LONGEST = 60

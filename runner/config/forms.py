@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runner.report import claims
+from runner.config import claims
 from runner.schema import DEPTHS, MODES, PROFILERS, TIMINGS, Config
 from runner.typed import conform, defaults, nearest
 

@@ -20,13 +20,13 @@ from typing import Any
 import torch
 
 from runner.build.library import BuildError, cache_folder
+from runner.files import write_whole
 from runner.measure.clock_cpu import last_level_cache_bytes
 from runner.measure.environment import memory_bytes
 from runner.measure.roofline import PATTERN_NAMES, disturbed
 from runner.measure.samples import Trial
 from runner.measure.stopping import Exactly
 from runner.measure.turns import Watch, take_turns
-from runner.record.folder import write_whole
 
 SCHEMA = 1  # another number when what is measured changes: older files are then not read
 

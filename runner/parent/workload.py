@@ -7,27 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.files import canonical, write_csv
 from runner.measure import roofline
 from runner.measure.roofline import limit
 from runner.model import Form, Plan, PlannedCase, Refusal, Settings
 from runner.parent import seeds
-from runner.plan import canonical, plan
+from runner.plan import plan
 from runner.process import device_lock
 from runner.process.supervisor import Worker, WorkerFailed, WorkerLost
 from runner.profile import before_after, levers, nsight, rules, triage
-from runner.profile.case import write
 from runner.profile.replay import Request
-from runner.profile.step import Profiled
+from runner.profile.step import STEP_COLUMNS, Profiled
 from runner.record.columns import FAILED
 from runner.trace import operations, operators, timeline
 from runner.trace.operations import Operation
 
 OPERATION_COLUMNS = (*triage.COLUMNS, "pattern")
-STEP_COLUMNS = tuple(
-    "run_id,workload,forms,args,compile,device,seed,step_us,host_us,end_to_end_us,device_us,busy_us,busy_percent,"
-    "bound,forward_us,backward_us,optimizer_us,data_us,python_us,kernels,launch_us,syncs,sync_host_us,sync_idle_us,"
-    "idle_us,longest_gap_us,ahead_us,waited_percent,shares_add_up_to_percent,conclusion,note".split(",")
-)
 _UNITS = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "double": "fp64", "float": "fp32_matmul"}
 
 
@@ -108,7 +103,7 @@ class WorkloadRun:
         step = profile.step()
         findings = [self._finding(each, step, profile, ceilings, facts) for each in some]
         rows = [row | {"pattern": f.pattern} for row, f in zip(triage.table(findings), findings)]
-        write(self.folder / "operations.csv", OPERATION_COLUMNS, rows)
+        write_csv(self.folder / "operations.csv", OPERATION_COLUMNS, rows)
         row = profile.step_row(step) | {"conclusion": triage.conclusion(rows, step), **self._identity(facts)}
         self.run.record.table("steps.csv", STEP_COLUMNS, [row])
         if timeline.available():
@@ -189,7 +184,7 @@ class WorkloadRun:
             if found is not None:
                 predicted[name] = found
         table = before_after.compared(olds, rows, (old_step, new_step), predicted)
-        write(self.folder / "before_after.csv", before_after.COLUMNS, table)
+        write_csv(self.folder / "before_after.csv", before_after.COLUMNS, table)
 
     def _predicted(self, name: str, now: str, olds: Sequence[dict[str, str]], facts: dict) -> float | None:
         """Microseconds that a change was to save, from the profile before it and the tables."""

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.files import cell
 from runner.model import Refusal
 from runner.profile.rules import LIBRARY
 from runner.profile.triage import gain_percent
-from runner.record.columns import cell
 
 COLUMNS = tuple(
     "operation,where,before_us,after_us,saved_us,before_percent,after_percent,predicted_saving_us".split(",")

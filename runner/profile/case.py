@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.files import write_csv
 from runner.model import Case
-from runner.record.columns import cell
 from runner.trace import operators, overlap, reading, syncs, timeline
 from runner.trace.costs import is_product
 from runner.trace.events import Op, Trace
@@ -36,9 +35,9 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
     kernels = operators.kernel_rows(some)
     found = syncs.found(plain, detail, windows, place, answer["witness"])
     rows = operators.operator_rows(plain, windows, some) + operators.python_rows(detail, place)
-    write(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
-    write(folder / "kernels.csv", operators.KERNEL_COLUMNS, kernels)
-    write(folder / "syncs.csv", syncs.COLUMNS, found)
+    write_csv(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
+    write_csv(folder / "kernels.csv", operators.KERNEL_COLUMNS, kernels)
+    write_csv(folder / "syncs.csv", syncs.COLUMNS, found)
     moved = sum(op.read_bytes + op.written_bytes for op in _workers(some))
     must = case.read_bytes + case.write_bytes
     facts = {
@@ -130,16 +129,3 @@ def against(facts: dict[str, Any], timed_us: float) -> tuple[dict[str, Any], str
     if abs(percent) > AGREES_PERCENT and facts["span_us"] > 0:
         words += f" ({profiled:.4g} us from the first to the last)"
     return facts | {"timed_us": timed_us, "difference_percent": percent}, words
-
-
-def write(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """A small CSV, whole or not at all."""
-    names = tuple(columns)
-    with open(path, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows([_rounded(row.get(name, "")) for name in names] for row in rows)
-
-
-def _rounded(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else cell(value)

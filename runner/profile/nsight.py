@@ -128,14 +128,14 @@ def _number(text: str) -> float:
 
 
 def _written(folder: Path, rows: list[dict[str, Any]], request: Request) -> list[str]:
-    from runner.profile.case import write
+    from runner.files import write_csv
 
     case = request.planned.case if request.planned else None
     declared = (
         {"declared_read_bytes": case.read_bytes, "declared_write_bytes": case.write_bytes} if case else {}
     )
     rows.sort(key=lambda row: -row["device_us"])
-    write(folder / "ncu.csv", NCU_COLUMNS, [row | declared for row in rows])
+    write_csv(folder / "ncu.csv", NCU_COLUMNS, [row | declared for row in rows])
     said = []
     for name in dict.fromkeys(row["variant"] for row in rows):
         own = [row for row in rows if row["variant"] == name]

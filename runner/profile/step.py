@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from runner.files import write_csv
 from runner.model import Refusal
-from runner.profile.case import DETAIL, LOOP, PLAIN, write
+from runner.profile.case import DETAIL, LOOP, PLAIN
 from runner.profile.rules import Step
 from runner.trace import operations, operators, overlap, reading, syncs
 from runner.trace.events import PHASES
@@ -14,6 +15,11 @@ from runner.trace.events import PHASES
 STEP, PLACE = "step ", "step 0"
 LOOPS = 3  # steps in the window of the loop
 _ADDS_UP_PERCENT = 1.0
+STEP_COLUMNS = tuple(
+    "run_id,workload,forms,args,compile,device,seed,step_us,host_us,end_to_end_us,device_us,busy_us,busy_percent,"
+    "bound,forward_us,backward_us,optimizer_us,data_us,python_us,kernels,launch_us,syncs,sync_host_us,sync_idle_us,"
+    "idle_us,longest_gap_us,ahead_us,waited_percent,shares_add_up_to_percent,conclusion,note".split(",")
+)
 
 
 class Profiled:
@@ -31,9 +37,9 @@ class Profiled:
         self.syncs = syncs.found(self.plain, detail, self.windows, PLACE, answer["witness"])
         rows = operators.operator_rows(self.plain, self.windows, self.units)
         rows += operators.python_rows(detail, PLACE)
-        write(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
-        write(folder / "kernels.csv", operators.KERNEL_COLUMNS, operators.kernel_rows(self.units))
-        write(folder / "syncs.csv", syncs.COLUMNS, self.syncs)
+        write_csv(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
+        write_csv(folder / "kernels.csv", operators.KERNEL_COLUMNS, operators.kernel_rows(self.units))
+        write_csv(folder / "syncs.csv", syncs.COLUMNS, self.syncs)
 
     @property
     def device_us(self) -> float:

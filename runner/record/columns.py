@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from runner.files import short_hash
 from runner.measure import noise, roofline
 from runner.measure.statistics import Summary, summarize
 from runner.measure.stopping import half_width
 from runner.model import Case, Entry
-from runner.plan import canonical, short_hash
 
 SCHEMA_VERSION = 1
 
@@ -83,17 +83,6 @@ def row(run: dict[str, Any], case: Case, entry: Entry, facts: dict[str, Any]) ->
 
 def row_id(run_id: str, case: Case, entry: Entry) -> str:
     return short_hash([run_id, case.case_id, entry.variant.name, entry.params])
-
-
-def cell(value: Any) -> str:
-    """One CSV cell: JSON for lists and dicts, lower-case booleans, 9 digits for floats."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, (dict, list, tuple)):
-        return canonical(value)
-    if isinstance(value, float):
-        return f"{value:.9g}"
-    return "" if value is None else str(value)
 
 
 def _ratio(a: float, b: float) -> float | str:

@@ -16,11 +16,11 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from runner.files import ROOT
+from runner.files import ROOT, write_whole
 from runner.model import Refusal, Settings
 from runner.record import tables
 from runner.record.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
-from runner.record.tables import Table, write_whole
+from runner.record.tables import Table
 
 _SEED = re.compile(r"^seed: \d+$", re.MULTILINE)  # kept from variants as long as they run
 CEILINGS = "ceilings.json"

@@ -18,11 +18,11 @@ import yaml
 
 from runner.build.sources import native_files, python_files
 from runner.config import choose
-from runner.files import ROOT
+from runner.files import ROOT, write_whole
 from runner.model import Refusal, Settings, Variant
 from runner.op.targets import Search
 from runner.record.columns import SCHEMA_VERSION
-from runner.record.folder import host_facts, write_whole, writing
+from runner.record.folder import host_facts, writing
 
 NAME, LOCK = "planned.json", ".lock"
 FORMAT = 1

@@ -9,24 +9,10 @@ from collections.abc import Container, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from runner.files import cell, write_whole
 from runner.model import Refusal
-from runner.record.columns import cell
 
 csv.field_size_limit(1 << 24)  # a cell of ours is far shorter
-
-
-def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
-    """Make or replace a text file at once: a disk that fills up leaves what was there. Raises OSError.
-
-    `mode` is cut by the umask.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        os.close(os.open(draft, os.O_CREAT | os.O_WRONLY, mode))
-        draft.write_text(text, encoding="utf-8", errors="backslashreplace", newline="")
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:

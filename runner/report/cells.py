@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.config.folders import of_variant
-from runner.record.columns import cell
+from runner.files import cell
 
 Row = dict[str, str]
 

@@ -4,35 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from runner.profile.case import write
+from runner.config.claims import MEASURES
+from runner.files import write_csv
 
 COLUMNS = ("claim", "op", "what", "published", "here", "unit", "verdict", "note")
-MEASURES = {  # what a claim may be about -> its unit
-    "mean_ms": "ms",
-    "speedup": "x",  # of `variant` over the variant `over`
-    "kernels_per_call": "kernels",
-    "product_percent": "% of the device time",
-}
 _SAME = 0.1  # nearer than this share is the same
 Row = dict[str, str]
-
-
-def faults(claims: Any) -> Iterable[str]:
-    """What is wrong with the list as it was written."""
-    for i, claim in enumerate(claims):
-        missing = [key for key in ("says", "op", "variant", "measure") if key not in claim]
-        if missing:
-            yield f"claims[{i}]: {missing[0]} is missing"
-        elif claim["measure"] not in MEASURES:
-            yield f"claims[{i}].measure: no measure {claim['measure']!r}; there is {', '.join(MEASURES)}"
-        elif claim["measure"] == "speedup" and "over" not in claim:
-            yield f"claims[{i}]: a speedup needs `over`, the variant that is slower"
 
 
 def write_table(sweep: Path) -> list[dict[str, Any]]:
@@ -43,7 +26,7 @@ def write_table(sweep: Path) -> list[dict[str, Any]]:
         return []
     rows = [row for job in jobs for row in _rows(job)]
     table = [_judged(claim, rows) for claim in claims]
-    write(sweep / "claims.csv", COLUMNS, table)
+    write_csv(sweep / "claims.csv", COLUMNS, table)
     return table
 
 

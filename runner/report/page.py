@@ -12,8 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from runner.files import write_whole
 from runner.record import kept
-from runner.record.folder import CEILINGS, write_whole
+from runner.record.folder import CEILINGS
 from runner.report import cells, marks
 from runner.report.cells import Row
 from runner.report.marks import DARK, LIGHT, Theme

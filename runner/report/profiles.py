@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.record.folder import write_whole
+from runner.files import write_whole
 from runner.report import steps, words
 from runner.report.steps import MOST_ROWS, Grid
 

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from runner.files import write_whole
 from runner.measure import roofline
 from runner.model import Entry, Plan, PlannedCase, Refusal
 from runner.plan import check_bytes
 from runner.record.columns import best_first
-from runner.record.folder import write_whole
 from runner.report import cells, page, surface
 from runner.report.markdown import escaped
 from runner.report.markdown import table as markdown_table

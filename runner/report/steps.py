@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from runner import collect
-from runner.parent.workload import STEP_COLUMNS
 from runner.profile import before_after
+from runner.profile.step import STEP_COLUMNS
+from runner.record import joined
 from runner.report import words
 
 MOST_ROWS = 12
@@ -19,7 +19,7 @@ def join(sweep: Path) -> None:
     """`steps.csv` of a sweep from those of its jobs."""
     jobs = sorted(sweep.glob("*/steps.csv"))
     if jobs:
-        collect.join(jobs, sweep / "steps.csv", STEP_COLUMNS)
+        joined.join(jobs, sweep / "steps.csv", STEP_COLUMNS)
 
 
 def side_by_side(folder: Path) -> Iterable[Grid]:
