@@ -24,6 +24,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from runner.config import choose, devices, documents, folders, overrides
+from runner.config.origin import Origin
 from runner.config.sentences import refuse, sentence, shown
 from runner.files import ROOT
 from runner.model import Op, Refusal, Settings
@@ -113,7 +114,7 @@ def settings_of(
     _refuse_a_sweep_as_a_run(node, experiment)
     refuse(folders.in_two_places(dirs, choices))
     op_file = folders.file_of(dirs, "op", choices.get("op"))
-    origin = choose.Origin(
+    origin = Origin(
         search=_search(dirs),
         op_file=shown(op_file) if op_file else "",
         ops=tuple(folders.options(dirs, "op")),
@@ -131,7 +132,7 @@ def settings_of(
     return choose.settings(raw, origin)
 
 
-def _origin_of(error: OmegaConfBaseException, origin: choose.Origin) -> str:
+def _origin_of(error: OmegaConfBaseException, origin: Origin) -> str:
     """Where a value came from that cannot be resolved, as far as its key tells."""
     key = str(getattr(error, "full_key", "") or "")
     if origin.typed(key):

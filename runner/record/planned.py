@@ -18,6 +18,7 @@ import yaml
 
 from runner.build.sources import native_files, python_files
 from runner.config import choose
+from runner.config.origin import Origin
 from runner.files import ROOT, write_whole
 from runner.model import Refusal, Settings, Variant
 from runner.op.targets import Search
@@ -101,7 +102,7 @@ def _no_record(folder: Path) -> str:
 
 def settings_of(job: dict[str, Any]) -> Settings:
     """A job's settings, from its resolved configuration. Raises Refusal where they do not hold any more."""
-    origin = choose.Origin(
+    origin = Origin(
         search=Search(tuple(map(Path, job["search"]))),
         op_file=job["op_file"],
         experiment=job["experiment"],
