@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import os
 import secrets
-import select
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any
 
 from runner.files import ROOT
 from runner.model import Limits
 from runner.process import lifetimes, memory
+from runner.process.output import MOST_PRINTED, Log, Output
 from runner.process.pipe import Garbage, Pipe
 
 _COMMAND = ("-m", "runner.worker")
 _JUDGE = ("-m", "runner.check.judge")
-_MOST_PRINTED = 1 << 20  # bytes, by one variant in one stage of a request
-_FAULT = b"Fatal Python error: "
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 # Until a request announces a step, it is in this stage, and under its limit.
 _STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs", "expect": "inputs"}
@@ -42,13 +37,6 @@ class Device:
     threads: int
     debug: bool
     judges: bool = False  # the process is the judge, not the worker
-
-
-class Log(Protocol):
-    """What a worker's output is written to, in whole lines mostly."""
-
-    def write(self, line: bytes) -> object:
-        """Raises OSError where the disk does not take it."""
 
 
 class WorkerLost(Exception):
@@ -80,7 +68,7 @@ class Worker:
 
     def __init__(self, device: Device, limits: Limits, log: Log | None = None) -> None:
         self.device, self.limits = device, limits
-        self.output = _Output()
+        self.output = Output()
         self.output.send_to(log)
         self._answered, self._killed = True, False
         self.ran: list[tuple[str, int, float]] = []  # case, index and time of what it was asked to prove
@@ -151,8 +139,8 @@ class Worker:
     def _watch(self) -> None:
         """Raises MemoryError or _Flooded before the worker takes the machine, or the disk, down."""
         printed = self.output.printed
-        if printed > _MOST_PRINTED and not self.device.debug:
-            most = f"{_MOST_PRINTED / 1e6:.1f} MB a stage is the most"
+        if printed > MOST_PRINTED and not self.device.debug:
+            most = f"{MOST_PRINTED / 1e6:.1f} MB a stage is the most"
             raise _Flooded(f"printed {printed / 1e6:.1f} MB; {most}")
         held = memory.resident_bytes(self._process.pid)
         if held > self._most_bytes:
@@ -231,89 +219,6 @@ class Worker:
 
 class _Flooded(Exception):
     """A variant printed more than a log is for."""
-
-
-class _Output:
-    """Copies the worker's output to the current run's log, bounded, and remembers its end and its size."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._log: Log | None = None
-        self._tail: collections.deque[bytes] = collections.deque(maxlen=20)
-        self._dying = False
-        self._thread: threading.Thread | None = None
-        self._stream: BinaryIO | None = None
-        self.echo = False  # also to standard error, for mode=debug
-        self.count()
-
-    def send_to(self, log: Log | None) -> None:
-        with self._lock:
-            self._log = log
-
-    def count(self) -> None:
-        """From here on, for another request."""
-        self._printed: collections.Counter[tuple] = collections.Counter()
-        self._whose: tuple = ()
-
-    def count_for(self, *whose: Any) -> None:
-        """What comes now is of this variant and stage."""
-        self._whose = whose
-
-    @property
-    def printed(self) -> int:
-        """Bytes that came for whom it is counted now."""
-        return self._printed[self._whose]
-
-    def settle(self) -> None:
-        """Wait (a moment at most) until what the worker has written so far is in the log."""
-        deadline = time.monotonic() + 0.5
-        while self._stream is not None and time.monotonic() < deadline:
-            if not select.select([self._stream], [], [], 0.01)[0]:
-                return
-            time.sleep(0.005)
-
-    def follow(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._thread = threading.Thread(target=self._copy, args=(stream,), daemon=True)
-        self._thread.start()
-
-    def _copy(self, stream: BinaryIO) -> None:
-        while line := stream.readline(1 << 16):
-            self._printed[self._whose] += len(line)
-            with self._lock:
-                self._remember(line)
-                self._write(line)
-            if self.echo:
-                with contextlib.suppress(OSError):  # nobody looks any more; the worker must not wait for that
-                    sys.stderr.buffer.write(line)
-                    sys.stderr.buffer.flush()
-        self._stream = None
-        stream.close()
-
-    def _remember(self, line: bytes) -> None:
-        """Up to where Python's fault handler begins: what was said before (by glibc, say) is the reason."""
-        self._dying = self._dying or line.startswith(_FAULT)
-        if not self._dying:
-            self._tail.append(line)
-
-    def _write(self, line: bytes) -> None:
-        """A stage's first megabyte: whoever prints more is ended for it."""
-        if self._log is None or self.printed > _MOST_PRINTED:
-            return
-        try:
-            self._log.write(line)
-        except OSError:  # a full disk: the rows say so, and the worker must not wait
-            self._log = None
-
-    def join(self) -> None:
-        """Wait until what the worker had written is read (a grandchild may hold the pipe open)."""
-        if self._thread is not None:
-            self._thread.join(timeout=2.0)
-
-    def last_line(self) -> str:
-        with self._lock:
-            lines = [line.decode(errors="replace").strip() for line in self._tail]
-        return next((line for line in reversed(lines) if line), "")[:300]
 
 
 def _environment(device: Device) -> dict[str, str]:
