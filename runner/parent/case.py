@@ -10,21 +10,16 @@ from typing import Any
 from runner.build import sources
 from runner.check import sanitizer
 from runner.config import folders
-from runner.measure.seen import from_memory, slow_when_untimed
 from runner.model import Entry, PlannedCase
-from runner.parent import seeds
 from runner.parent.blame import Blame
 from runner.parent.judging import Ended, Judging, Unjudged
+from runner.parent.profiling import Profiling
+from runner.parent.timing import Timing
 from runner.process import device_lock, interrupts
 from runner.process.supervisor import Worker, WorkerFailed, WorkerLost
-from runner.profile import case as profile_case
-from runner.profile import nsight
-from runner.profile.replay import Request
 from runner.record import columns
-from runner.report.progress import title
 
 _MOST_RESTARTS = 3
-_TIMES = ("rounds", "device_us", "fresh", "beside_us", "again_us")  # what tells who answers from memory
 TIMED = ("bench", "traps", "profile")  # the modes that time what is right
 
 
@@ -42,7 +37,7 @@ class CaseRun:
         self.blame = Blame(self)
         self.ran: list[tuple[str, int, float]] = []  # what the worker was asked to prove, see blame.py
         self.judging = Judging(run, planned)
-        self.profiled: dict[int, dict[str, Any]] = {}
+        self.profiling, self.timing = Profiling(self), Timing(self)
         self.restarts: collections.Counter[int] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
             if run.row_of(planned, entry):  # a resumed run's
@@ -102,34 +97,14 @@ class CaseRun:
         for entry in list(self.waiting.values()):
             if not self._prove(worker, entry):
                 return
-        if self.settings.mode == "profile" and not self._profiles(worker):
+        if self.settings.mode == "profile" and not self.profiling.each(worker):
             return
-        if self.waiting and self.settings.mode in TIMED and not self._measure(worker, ceilings):
+        if self.waiting and self.settings.mode in TIMED and not self.timing.measure(worker, ceilings):
             return
         self.judging.close()  # the worker's memory is the worker's again
         worker.ask("close")
-        if self.profiled and self.settings.profiler != "torch":
-            self._external()
-
-    def _external(self) -> None:
-        """An outside profiler on the same calls; what it says goes to the user, not into rows."""
-        folder = self.run.record.folder / "profile" / self.planned.case.case_id
-        kernels = {
-            self.planned.entries[index].variant.name: nsight.picked(facts["kernels"])
-            for index, facts in self.profiled.items()
-        }
-        request = Request(
-            run_id=self.run.record.run_id,
-            device=self.settings.device,
-            seed=seeds.of_draw(self.settings.seed, self.planned.case.case_id, 0),
-            keep=str(folder / "replay"),
-            title=title(self.planned.case),
-            planned=self.planned,
-            indices=tuple(self.profiled),
-        )
-        name, limit_s = self.settings.profiler, self.settings.limits.profile_s
-        for sentence in nsight.run(name, folder, request, kernels, limit_s):
-            self.run.progress.say(sentence)
+        if self.profiling.profiled and self.settings.profiler != "torch":
+            self.profiling.outside()
 
     def _prove(self, worker: Worker, entry: Entry) -> bool:
         """False when the worker had to be replaced and the attempt starts again."""
@@ -147,7 +122,7 @@ class CaseRun:
         self.ran = worker.ran
         worker.ran.append((self.planned.case.case_id, entry.index, time.monotonic()))
         try:
-            facts = self._events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
+            facts = self.events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
         except Ended as ended:  # it may have left what ends the next one too
             facts = {"status": "wrong", "stage": "check", "reason": str(ended), "fatal": True}
         if facts["status"] == "stale":
@@ -174,33 +149,6 @@ class CaseRun:
             return False
         return True
 
-    def _profiles(self, worker: Worker) -> bool:
-        """Profile each that is right, before any is timed. False when the attempt starts again."""
-        for entry in [each for each in self.waiting.values() if each.index not in self.profiled]:
-            verdict = self._profile(worker, entry)
-            if verdict["status"] == "ok":
-                continue
-            self.row(self.waiting.pop(entry.index), self.proven[entry.index] | verdict)
-            if verdict.get("fatal"):
-                self.run.replace_worker()
-                return False
-        return True
-
-    def _profile(self, worker: Worker, entry: Entry) -> dict[str, Any]:
-        """The verdict on one variant's profile; its figures go to `profiled`."""
-        folder, begun = self._folder("profile", entry), time.monotonic()
-        answer = self._events(worker, "profile", index=entry.index, folder=str(folder))
-        if answer["status"] != "ok":
-            return {name: answer[name] for name in ("status", "stage", "reason", "fatal")}
-        facts = profile_case.analyse(folder, self.planned.case, answer)
-        facts |= {
-            "folder": str(folder.relative_to(self.run.record.folder)),
-            "wall_s": time.monotonic() - begun,
-        }
-        self.profiled[entry.index] = facts
-        faults = "; ".join(facts["faults"])
-        return {"status": "error" if faults else "ok", "stage": "profile", "reason": faults}
-
     def _stale(self, entry: Entry) -> None:
         """An older version of a file lives in the worker: a new one takes over, but not for ever."""
         self.run.replace_worker()
@@ -210,13 +158,13 @@ class CaseRun:
             self.row(self.waiting.pop(entry.index), dict(zip(("status", "stage", "reason"), facts)))
 
     def _keep(self, entry: Entry) -> Path:
-        return self._folder("builds", entry)
+        return self.folder("builds", entry)
 
-    def _folder(self, kind: str, entry: Entry) -> Path:
+    def folder(self, kind: str, entry: Entry) -> Path:
         name = folders.of_variant(entry.variant.name, entry.params)
         return self.run.record.folder / kind / self.planned.case.case_id / name
 
-    def _events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
+    def events(self, worker: Worker, name: str, **arguments: Any) -> dict[str, Any]:
         """Send a request, show its steps, return its answer."""
         event: dict[str, Any] = {}
         for event in worker.call(name, **arguments):
@@ -224,7 +172,7 @@ class CaseRun:
             if event["event"] == "step":
                 self.run.progress.step(self.planned, event)
             elif event["event"] == "series":
-                self._series(event)
+                self.timing.take(event)
             elif event["event"] in ("output", "fresh"):
                 self.judging.answer(worker, event, list(self.waiting))
         return event
@@ -234,95 +182,6 @@ class CaseRun:
         if entry.interpreted:
             notes.append(f"checked in Triton's interpreter at the {len(self.planned.smoke)} smoke shapes")
         self.row(entry, facts | {"status": "checked", "stage": "", "notes": notes})
-
-    def _measure(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
-        """False when a variant spoiled the measurement for all: it has its row, and the rest start again."""
-        most = f"at most {self.settings.limits.measure_s:g} s"
-        with interrupts.finishing(f"the rows that are being timed ({most})"):
-            return self._measured(worker, ceilings)
-
-    def _measured(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
-        self.timed: dict[int, dict[str, Any]] = {}
-        indices, how, judge = list(self.waiting), self.settings.measure, self.run.judge().pid
-        answer = self._events(worker, "measure", indices=indices, how=how, judge=judge)
-        if "tampered" in answer:
-            facts = {"status": "wrong", "stage": "measure", "reason": answer["reason"]}
-            self.row(self.waiting.pop(answer["tampered"]), facts)
-            self.run.replace_worker()
-            return False
-        self._log_cost(answer["checking_s"], answer["timing_s"], len(indices))
-        common = {**answer["card"], "ceilings": ceilings, "baseline_ms": self._baseline_ms()}
-        common["event_overhead_us"] = answer["event_overhead_us"]
-        common["card_notes"] += filter(None, [ceilings["note"]])
-        if common["baseline_ms"] is None and (known := self._known_baseline()):
-            common["baseline_ms"] = float(known["mean_ms"])
-            common["card_notes"].append("the baseline was timed before the run was resumed")
-        rows = {
-            index: self._timed(self.waiting.pop(index), series, common)
-            for index, series in self.timed.items()
-        }
-        for index, row in rows.items():
-            if self.settings.mode == "traps" and row["status"] == "ok":
-                self._traps(worker, index, row)
-        return True
-
-    def _log_cost(self, checking_s: float, timing_s: float, variants: int) -> None:
-        """What the check of timed calls cost, for `run.log`."""
-        words = f"{self.planned.case.case_id}: {variants} variants timed in {timing_s:.2f} s"
-        self.run.record.log.say(f"{words}, checked meanwhile in {checking_s:.2f} s")
-
-    def _traps(self, worker: Worker, index: int, row: dict[str, Any]) -> None:
-        mean_us = row["mean_ms"] * 1e3
-        answer = self._events(worker, "traps", index=index, mean_us=mean_us)
-        self.run.record.traps(row, [("right", "flushed, held, in turns, many", mean_us), *answer["readings"]])
-
-    def _series(self, event: dict[str, Any]) -> None:
-        index = event["index"]
-        late = self.judging.late.get(index, "")
-        if not late and not self.judging.rounds.get(index):
-            late = "none of its timed outputs was judged"
-        late = late or from_memory(*(event[name] for name in _TIMES))
-        checked = self.proven[index].get("untimed_us")
-        for untimed in ([checked] if checked else [], event["warmup_us"]):
-            late = late or slow_when_untimed(untimed, event["device_us"], event["host_us"])
-        self.timed[index] = event | {"late": late}
-
-    def _baseline_ms(self) -> float | None:
-        for index, series in self.timed.items():
-            if self.planned.entries[index].variant.name == self.planned.case.baseline and not series["late"]:
-                return sum(series["device_us"]) / len(series["device_us"]) / 1e3
-        return None
-
-    def _known_baseline(self) -> dict[str, Any] | None:
-        """The baseline's row where it was timed before the run was resumed."""
-        entries = (e for e in self.planned.entries if e.variant.name == self.planned.case.baseline)
-        rows = (self.run.row_of(self.planned, entry) for entry in entries)
-        return next((row for row in rows if row and row["mean_ms"]), None)
-
-    def _timed(self, entry: Entry, series: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
-        facts = dict(self.proven[entry.index])
-        if series["late"]:
-            return self.row(entry, facts | {"status": "wrong", "stage": "measure", "reason": series["late"]})
-        how = self.settings.measure
-        facts |= {
-            **common,
-            "timing": how.timing,
-            "stop_reason": series["stop_reason"],
-            "precision": None if how.trials else how.precision,
-            "samples_us": series["device_us"],
-            "host_samples_us": series["host_us"],
-            "held": series["held"],
-            "end_to_end_us": series["end_to_end_us"],
-            "notes": [*facts.get("notes", ()), *common["card_notes"]],
-        }
-        if profiled := self.profiled.get(entry.index):
-            timed_us = sum(series["device_us"]) / len(series["device_us"])
-            profiled, words = profile_case.against(profiled, timed_us)
-            facts |= {"kernels_per_call": profiled["kernels_per_call"], "notes": [*facts["notes"], words]}
-        row = self.row(entry, facts, series)
-        if profiled:
-            self.run.record.table("profiles.csv", profile_case.PROFILE_COLUMNS, [row | profiled])
-        return row
 
     def rehearse(self, entries: list[Entry], wait_s: float) -> WorkerLost | None:
         """How a new worker ends that proves and times only these; None when it lives `wait_s` longer."""
