@@ -1,6 +1,6 @@
 """What became faster or slower between two runs, and how sure that is: row by row.
 
-Reads only what `record` wrote. `comparison.py` puts it in words.
+Reads only what `record` wrote; `comparison.py` puts it in words.
 """
 
 from __future__ import annotations

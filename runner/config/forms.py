@@ -78,7 +78,7 @@ def _range_faults(key: str, value: Any) -> list[str]:
     if key == "claims":
         return list(claims.faults(value))
     if key == "workload":
-        return []  # `workload_choice` judges it
+        return []  # `config.workload` judges it
     if key == "timing":
         return [] if value in TIMINGS else [f"timing={value}: no such timing{nearest(value, TIMINGS)}"]
     numbers = {f"measure.{name}": n for name, n in value.items()} if key == "measure" else {key: value}

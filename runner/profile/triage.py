@@ -1,6 +1,6 @@
 """Which constraint holds each operation of a step, which lever moves it, and what the step gains. Pure.
 
-The judgement is `triage_rules.RULES`. The most that a step can
+The judgement is `rules.RULES`. The most that a step can
 gain from an operation is Amdahl's (AFIPS 1967): its measured share, less the least time that its bytes and
 products need at this device's measured ceilings.
 """
