@@ -115,6 +115,16 @@ def test_overflow_of_the_dtype_is_expected_where_the_reference_overflows():
     assert errors(torch.tensor([65504.0], dtype=F16), [70000.0], F16).reason != ""
 
 
+@pytest.mark.parametrize("accuracy", ["elementwise", "normwise"])
+@pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.float16])
+def test_where_the_right_values_underflow_zero_is_right_and_more_is_not(dtype, accuracy):
+    info = torch.finfo(dtype)
+    smallest = info.smallest_normal * info.eps
+    right = torch.full((5,), -smallest / 3, dtype=torch.float64)
+    assert not errors(right.to(dtype), right, dtype, accuracy).reason
+    assert errors(torch.full((5,), 2 * smallest).to(dtype), right, dtype, accuracy).reason
+
+
 def test_integers_must_be_exact():
     assert errors(torch.tensor([1, 2]), [1.0, 2.0], torch.int64).reason == ""
     assert errors(torch.tensor([1, 3]), [1.0, 2.0], torch.int64).reason != ""

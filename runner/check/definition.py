@@ -2,7 +2,8 @@
 
 The rule (METHODOLOGY.md, "The check"): with r the reference, o the output and rms the root mean
 square of the finite r, |o - r| <= t * (|r| + rms) everywhere; a form judged by norm needs
-||o - r|| <= t * ||r||, and the former with sqrt(t). NaN and infinities must stand where the
+||o - r|| <= t * ||r||, and the former with sqrt(t). An error below the dtype's smallest number counts
+for nothing: float64 goes on where the dtype underflows. NaN and infinities must stand where the
 reference, rounded to the output's dtype, has them. `runner.check.bounds` says what t is.
 """
 
@@ -107,7 +108,7 @@ def compare(out: torch.Tensor, expected: Expected, bound: Bound, full: bool = Tr
 def refused(out: torch.Tensor, expected: Expected, bound: Bound) -> bool:
     """Whether `compare` finds a reason, as soon as it is known."""
     if bound.norm == math.inf and expected.plain:
-        return not _within(out.reshape(-1), expected.values.reshape(-1), expected.rms, bound.element)
+        return not _within(out.reshape(-1), expected, bound.element)
     return bool(compare(out, expected, bound).reason)
 
 
@@ -145,14 +146,20 @@ def _pieces(flat: torch.Tensor) -> Iterator[torch.Tensor]:
     return iter(flat.split(_CHUNKS[flat.device.type])) if flat.numel() else iter(())
 
 
-def _within(out: torch.Tensor, wanted: torch.Tensor, rms: float, limit: float) -> bool:
+def _within(out: torch.Tensor, expected: Expected, limit: float) -> bool:
     """The elementwise rule for finite values, in as few passes as there are: NaN compares false."""
-    for piece, right in zip(_pieces(out), _pieces(wanted)):
+    free = _smallest(expected.dtype)
+    for piece, right in zip(_pieces(out), _pieces(expected.values.reshape(-1))):
         right = right.double()  # integers come as they are
         error = piece.double().sub_(right).abs_()
-        if not bool((error <= right.abs().add_(rms).mul_(limit)).all()):
+        if not bool((error <= right.abs().add_(expected.rms).mul_(limit).add_(free)).all()):
             return False
     return True
+
+
+def _smallest(dtype: torch.dtype) -> float:
+    """The smallest number above 0, subnormal; 0 for integers."""
+    return torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
 
 
 class _Totals:
@@ -160,7 +167,7 @@ class _Totals:
 
     def __init__(self, expected: Expected, bound: Bound) -> None:
         self.expected, self.dtype, self.bound = expected, expected.dtype, bound
-        self.abs = self.rel = self.ulp = self.square = self.scaled = 0.0
+        self.abs = self.rel = self.ulp = self.square = self.counted = self.scaled = 0.0
         self.bad = self.strange = 0  # elements beyond the bound; elements that differ in being finite
         self.worst = self.first = ""
 
@@ -175,6 +182,8 @@ class _Totals:
         self.rel = max(self.rel, float(torch.where(size > 0, error / size, 0.0).max()))
         self.ulp = max(self.ulp, float((error / _ulp(size, self.dtype)).max()))
         self.square += float(error.square().sum())
+        error = (error - _smallest(self.dtype)).clamp_min_(0.0)
+        self.counted += float(error.square().sum())
         self._bound(torch.where(error > 0, error / (size + self.expected.rms), 0.0), out, right, start)
 
     def _map(self, out: torch.Tensor, right: torch.Tensor, rounded: torch.Tensor, start: int) -> None:
@@ -214,9 +223,11 @@ class _Totals:
         return str(place[::-1])
 
     def errors(self) -> Errors:
-        norm = self.expected.norm
-        relative = math.sqrt(self.square) / norm if norm else (0.0 if self.square == 0 else math.inf)
-        return Errors(self.abs, self.rel, relative, self.ulp, self.scaled, self._reason(relative))
+        relative, reason = self._over_norm(self.square), self._reason(self._over_norm(self.counted))
+        return Errors(self.abs, self.rel, relative, self.ulp, self.scaled, reason)
+
+    def _over_norm(self, square: float) -> float:
+        return math.sqrt(square) / self.expected.norm if self.expected.norm else math.inf if square else 0.0
 
     def _reason(self, relative: float) -> str:
         limit, words = self.bound.norm, self.bound.words
