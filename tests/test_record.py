@@ -148,3 +148,12 @@ def test_the_environment_is_written(run):
     run.environment(SETTINGS, {"torch": "2", "odd": "\udcff"})
     facts = json.loads((run.folder / "environment.json").read_text())
     assert facts["torch"] == "2" and facts["command"] == ["op=double"] and facts["packages"]
+
+
+def test_copies_that_setuptools_brings_along_are_no_packages(tmp_path, monkeypatch):
+    hidden = tmp_path / "setuptools" / "_vendor" / "wheel-0.0.dist-info"
+    hidden.mkdir(parents=True)
+    (hidden / "METADATA").write_text("Name: hidden-copy\nVersion: 0.0\n")
+    monkeypatch.syspath_prepend(str(hidden.parent))
+    found = folder._packages.__wrapped__()
+    assert "torch" in found and "hidden-copy" not in found

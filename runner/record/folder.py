@@ -10,6 +10,7 @@ import platform
 import re
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.metadata import distributions
@@ -235,7 +236,9 @@ _KEPT_PREFIXES = ("CUDA_", "TORCH", "TRITON", "OMP_", "MKL_", "RUNNER_", "NVIDIA
 
 @functools.cache  # the same for every job of a sweep
 def _packages() -> dict[str, str]:
-    return {d.metadata["Name"]: d.version for d in distributions() if d.metadata["Name"]}
+    """What is installed: not setuptools' own copies, which importing it puts on the path."""
+    path = [folder for folder in sys.path if Path(folder).name != "_vendor"]
+    return {d.metadata["Name"]: d.version for d in distributions(path=path) if d.metadata["Name"]}
 
 
 @functools.cache
