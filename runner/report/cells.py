@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from runner.config.folders import of_variant
 from runner.files import cell
+from runner.record.columns import best_first
 
 Row = dict[str, str]
 
@@ -32,6 +34,15 @@ def title(op: str, attrs: Mapping, shape: Mapping, dtype: str, direction: str, l
 def title_of(row: Row) -> str:
     attrs, shape = (json.loads(row[name] or "{}") for name in ("attrs", "shape"))
     return title(row["op"], attrs, shape, row["dtype"], row["direction"], row["layout"])
+
+
+def cases(rows: Sequence[Row]) -> Iterable[tuple[str, list[Row]]]:
+    """Rows by case, in order of first appearance; each with its one-line title."""
+    order = list(dict.fromkeys(row["case_id"] for row in rows))
+    rows = sorted(rows, key=lambda row: order.index(row["case_id"]))
+    for _, group in groupby(rows, key=lambda row: row["case_id"]):
+        group = best_first(list(group))
+        yield title_of(group[0]), group
 
 
 def pairs(values: Mapping[str, Any]) -> list[str]:

@@ -19,7 +19,6 @@ from runner.report import canvas, cells, marks
 from runner.report.canvas import Sheet
 from runner.report.cells import Row
 from runner.report.marks import Panel
-from runner.report.report import cases
 
 MOST_CASES = 24  # in bars and strips; the table has them all
 _SPREAD = 1.07  # variants of one intensity stand side by side by this factor
@@ -187,7 +186,7 @@ def _lines(one: Axes, sheet: Sheet, panel: Panel, value: Any) -> None:
 
 def speedup(sheet: Sheet) -> Figure | None:
     """How many times faster than the baseline, a panel of bars for each case."""
-    found = [(title, [row for row in rows if row["speedup"]]) for title, rows in cases(sheet.rows)]
+    found = [(title, [row for row in rows if row["speedup"]]) for title, rows in cells.cases(sheet.rows)]
     found = [(title, rows) for title, rows in found if len(rows) > 1][:MOST_CASES]
     if not found:
         return None
@@ -220,7 +219,9 @@ def _bar(one: Axes, sheet: Sheet, row: Row, i: int) -> None:
 
 def strips(sheet: Sheet) -> Figure | None:
     """Every trial in time order against its row's mean, a panel for each case, a strip for each row."""
-    found = [(t, [row for row in rows if row["row_id"] in sheet.samples]) for t, rows in cases(sheet.rows)]
+    found = [
+        (t, [row for row in rows if row["row_id"] in sheet.samples]) for t, rows in cells.cases(sheet.rows)
+    ]
     found = [(title, rows) for title, rows in found if rows][:MOST_CASES]
     if not found:
         return None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import textwrap
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from runner.files import write_whole
 from runner.measure import roofline
 from runner.model import Entry, Plan, PlannedCase, Refusal
 from runner.plan import check_bytes
-from runner.record.columns import best_first
 from runner.report import cells, page, surface
 from runner.report.markdown import escaped
 from runner.report.markdown import table as markdown_table
@@ -43,15 +41,6 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def cases(rows: Sequence[dict[str, str]]) -> Iterable[tuple[str, list[dict[str, str]]]]:
-    """Rows by case, in order of first appearance; each with its one-line title."""
-    order = list(dict.fromkeys(row["case_id"] for row in rows))
-    rows = sorted(rows, key=lambda row: order.index(row["case_id"]))
-    for _, group in groupby(rows, key=lambda row: row["case_id"]):
-        group = best_first(list(group))
-        yield cells.title_of(group[0]), group
-
-
 # ---- on a terminal ----
 
 
@@ -64,7 +53,7 @@ def print_tables(folder: Path, console: Console | None = None) -> None:
     """One aligned table per case, best first, on standard output."""
     console = console or _console()
     rows, left_out = read(folder), {}
-    for heading, group in cases(rows):
+    for heading, group in cells.cases(rows):
         console.print(Text(heading, style="bold"), soft_wrap=True)
         table, missing = _fitting(group, console)
         left_out |= dict.fromkeys(missing)
@@ -154,7 +143,7 @@ def markdown(folder: Path) -> str:
 def tables(folder: Path, op: str = "") -> str:
     """The tables alone, of one op or of all."""
     lines = []
-    for heading, rows in cases([row for row in read(folder) if op in ("", row["op"])]):
+    for heading, rows in cells.cases([row for row in read(folder) if op in ("", row["op"])]):
         headings, body = cells.table(rows)
         lines += [f"**{escaped(heading)}**", "", *markdown_table(headings, body, _WORDS), ""]
         lines += [*(f"- {escaped(remark)}" for remark in cells.remarks(rows, folder)), ""]
