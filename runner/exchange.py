@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import itertools
-import mmap
 import os
 import tempfile
 from collections.abc import Sequence
@@ -128,11 +127,9 @@ def _host_memory(size: int) -> tuple[int | str, torch.Tensor]:
 
 
 def _mapped(file: int | str, size: int) -> torch.Tensor:
-    descriptor = os.open(file, os.O_RDWR) if isinstance(file, str) else os.dup(file)
-    try:
-        return torch.frombuffer(mmap.mmap(descriptor, size), dtype=torch.uint8)
-    finally:
-        os.close(descriptor)
+    """The bytes of a file, shared; no descriptor of it stays open here."""
+    path = file if isinstance(file, str) else f"/proc/self/fd/{file}"
+    return torch.from_file(path, shared=True, size=size, dtype=torch.uint8)
 
 
 def _handle(memory: torch.Tensor) -> list[Any]:

@@ -267,10 +267,12 @@ class _Output:
 
     def settle(self) -> None:
         """Wait (a moment at most) until what the worker has written so far is in the log."""
+        if self._stream is None:
+            return
+        unread = select.poll()  # select() takes no descriptor above 1023, and a caller may have thousands
+        unread.register(self._stream, select.POLLIN)
         deadline = time.monotonic() + 0.5
-        while self._stream is not None and time.monotonic() < deadline:
-            if not select.select([self._stream], [], [], 0.01)[0]:
-                return
+        while self._stream is not None and time.monotonic() < deadline and unread.poll(10):
             time.sleep(0.005)
 
     def follow(self, stream: BinaryIO) -> None:

@@ -88,6 +88,11 @@ class Bench:
         self._case.draw(**self.judging.draws(whole)[0])
         return self.judging.verdict(whole, prove({0: self._case}, whole, fn, judged).facts)
 
+    def close(self) -> None:
+        """Give back the memory, and the descriptors, that the outputs went through."""
+        self._case.close()
+        self._judge.close()
+
     def judge(self):
         return self
 
