@@ -343,6 +343,13 @@ def test_gradient_of_the_form_on_tensor_cores(dtype, d):
         assert compare(g, w, dtype, str(g.device), "elementwise").reason == ""
 
 
+@pytest.mark.parametrize("d", [3, 40])
+def test_gradient_where_there_are_no_others(tuned, d):
+    x1, x2 = randn(5, d), randn(0, d)
+    first, second = gradients(tuned, x1, x2, 2.0, randn(5, 0))
+    assert first.eq(0).all() and first.shape == x1.shape and second.shape == x2.shape
+
+
 @pytest.mark.parametrize("sizes", [(1, 1), (33, 70), (257, 32), (300, 1028), (31, 2049)])
 @pytest.mark.parametrize("d", [17, 64, 100])
 def test_gradient_of_steps_and_tiles_that_are_not_full(d, sizes):

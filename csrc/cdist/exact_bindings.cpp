@@ -82,6 +82,7 @@ Tensor backward(const Tensor& grad, const Tensor& own, const Tensor& other, cons
   const DeviceGuard guard(own.get_device_index());
   Tensor out = torch::stable::empty_like(own);
   if (out.numel() == 0) return out;
+  check(grad.numel() > 0, "cdist_backward takes at least one pair.");
   Backward call{grad.data_ptr(), static_cast<const float*>(distance.data_ptr()),
                 static_cast<const float*>(own.data_ptr()), static_cast<const float*>(other.data_ptr()),
                 static_cast<float*>(out.data_ptr())};

@@ -64,7 +64,7 @@ def _gradient(
     own_is_rows: bool,
 ) -> torch.Tensor:
     """Of `own` [o, i, points, d], in float32; `grad` and `distance` are [o, i, n, m]."""
-    if p == 0:
+    if p == 0 or grad.numel() == 0:
         return torch.zeros_like(own)
     o, i, n, m = grad.shape
     full = torch.ops.kernels.cdist_backward(
