@@ -10,7 +10,7 @@ import functools
 import pytest
 import yaml
 
-from runner.config import compose
+from runner.config.compose import compose
 from runner.model import Case, PlannedCase
 from runner.plan import plan
 from tests.support import DEVICE, ROOT, Bench, declared, load, variants
