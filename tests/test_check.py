@@ -175,6 +175,37 @@ def test_an_error_over_four_times_the_built_ins_is_refused_within_the_bound_of_t
     assert bound(torch.int64, builtin=0.0).element == 0
 
 
+@pytest.mark.parametrize(("dtype", "count"), [(BF16, 17), (F16, 200)])
+def test_a_whole_number_does_not_pass_for_its_neighbour(dtype, count):
+    counts = torch.tensor([count, count, count, count - 1] * 8, dtype=torch.float64)
+    wanted = definition.Expected(counts, dtype)
+    rule = bound(dtype).at_most(wanted.apart)
+    off = counts.clone()
+    off[3] += 1
+    assert (
+        definition.compare(off.to(dtype), wanted, bound(dtype)).reason == ""
+    )  # 16 bits alone would let it pass
+    assert "half of what whole numbers lie apart" in definition.compare(off.to(dtype), wanted, rule).reason
+    off[3] -= 0.75  # rounded steps may miss it by less than a half
+    assert definition.compare(off.to(dtype), wanted, rule).reason == ""
+    assert probes.probe([wanted], [rule], []).degenerate == ""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[16.0, 17.5], [1001.0, 3.0], [0.0, 0.0], [math.nan, 16.5]],
+    ids=["half", "coarse", "zero", "nan"],
+)
+def test_the_rule_of_whole_numbers_is_for_those_that_the_dtype_tells_apart(values):
+    assert definition.Expected(torch.tensor(values, dtype=torch.float64), BF16).apart == math.inf
+
+
+def test_whole_numbers_are_never_allowed_more():
+    wanted = definition.Expected(torch.arange(1.0, 9.0, dtype=torch.float64), F32)
+    assert bound(F32).at_most(wanted.apart) == bound(F32)
+    assert bound(F32, "normwise").at_most(0.0) == bound(F32, "normwise")
+
+
 def test_at_the_edge_of_overflow_either_answer_is_right():
     wanted = definition.Expected(torch.tensor([65519.0, 65521.0, 1.0], dtype=torch.float64), F16)
     rule = bound(F16)

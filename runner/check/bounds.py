@@ -28,6 +28,12 @@ class Bound:
     norm: float = math.inf
     words: str = ""
 
+    def at_most(self, element: float) -> Bound:
+        """The same where a whole number would otherwise pass for its neighbour (`Expected.apart`)."""
+        if self.norm < math.inf or element >= self.element:
+            return self
+        return Bound(element, words="half of what whole numbers lie apart")
+
 
 def tolerance(dtype: torch.dtype, unit: str = "fp32") -> float:
     """The relative tolerance of a dtype; 0 for integers, which must be exact.

@@ -20,6 +20,7 @@ from runner.check.bounds import Bound
 
 # Elements compared at once: about 1 GiB of temporaries on a GPU; on a CPU they stay in its cache.
 _CHUNKS = {"cpu": 1 << 17, "cuda": 1 << 25}
+_UNDER_HALF = 0.5 - 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -75,20 +76,25 @@ class Expected:
     """What one output must be: values in float64, the dtype they come in, and their size.
 
     `plain`: all of them finite in that dtype too, so that one comparison says whether an output is right.
+    `apart`: the largest |o - r| / (|r| + rms) by which no whole number is taken for another; infinite unless
+    all values are whole and the dtype tells halves at the largest of them.
     """
 
     def __init__(self, values: torch.Tensor, dtype: torch.dtype) -> None:
         self.values, self.dtype = values, dtype
-        square, count, most, self.plain = 0.0, 0, 0.0, True
+        square, count, most, whole = 0.0, 0, 0.0, dtype.is_floating_point
         for piece in _pieces(values.reshape(-1)):
             finite = piece.isfinite()
             kept = torch.where(finite, piece, 0).double()
             square += float(kept.square().sum())
             count += int(finite.sum())
             most = max(most, float(kept.abs().max()))
+            whole = whole and bool((kept == kept.round()).all())
         limit = torch.finfo(dtype).max if dtype.is_floating_point else math.inf
         self.plain = count == values.numel() and most < limit
         self.rms, self.norm = math.sqrt(square / max(count, 1)), math.sqrt(square)
+        told = whole and 0 < most * torch.finfo(dtype).eps <= 0.5
+        self.apart = _UNDER_HALF / (most + self.rms) if told else math.inf
 
 
 def compare(out: torch.Tensor, expected: Expected, bound: Bound, full: bool = True) -> Errors:

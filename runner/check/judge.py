@@ -183,7 +183,7 @@ class Judge:
         draw, key = self.draws[position], canonical(kwargs)
         builtin = self._builtin(position, draw, key) if full else None
         limits = [None] * len(expected) if builtin is None else [one.scaled_err for one in builtin]
-        bounds = [bound(e.dtype, accuracy, unit, limit) for e, limit in zip(expected, limits)]
+        bounds = [bound(e.dtype, accuracy, unit, lim).at_most(e.apart) for e, lim in zip(expected, limits)]
         own = full and not self.cases[position].where
         found = self._probed(draw, (key, accuracy, unit), expected, bounds) if own else None
         parts = [Part(tuple(one.values.shape), one.dtype) for one in expected]
