@@ -67,14 +67,14 @@ cudaError_t by_block(const Rows<T>& all, const Pipeline& pipe, cudaStream_t stre
 Pipeline pipeline_for(const Task& task, int cluster, int threads, int ahead) {
   if (!has_clusters() || !task.known()) return {};
   const int64_t vectors = task.vectors(), beside = task.aligned() ? 0 : 1;
-  const int block = task.aligned() ? (threads == 0 ? 512 : threads) : kOddThreads;
+  const int block = !task.aligned() ? kOddThreads : threads == 0 ? 512 : threads;
+  if (task.aligned() && block != 512 && block != 1024) return {};
   const int64_t most = block * 32 * task.item_bytes() / 16;
   if (cluster == 0) {
     for (cluster = 1; cluster < kMaxCluster && ceil_div(vectors, cluster) > most;) cluster *= 2;
   }
   const int64_t slice = ceil_div(vectors, cluster);
-  if (slice > most || cluster > kMaxCluster || (block != 512 && block != 1024 && block != kOddThreads))
-    return {};
+  if (slice > most || cluster > kMaxCluster) return {};
   const int64_t room = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) /
                        resident_blocks(block, static_cast<int>(task.item_bytes()));
   const int64_t fitting = (room - kReservedBytes) / ((slice + beside) * 16);

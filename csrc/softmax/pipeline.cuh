@@ -34,6 +34,7 @@ struct Pairs {
       const Partial block = combined(warps[turn], kWarps);
       if (lane < peers.count) peers.put(&blocks[turn][peers.rank], block, lane);
     }
+    __syncwarp();
     peers.arrive();
     peers.wait();
     return combined(blocks[turn], peers.count);

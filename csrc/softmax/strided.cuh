@@ -183,6 +183,7 @@ __device__ __forceinline__ void agree(Exchange<kThreads, kWide>& exchange, const
       }
     };
     combine_columns(exchange.parts, columns, entries, tell);
+    __syncwarp();
     peers.arrive();
     peers.wait();
     combine_columns(exchange.blocks, columns, peers.count, finish);
