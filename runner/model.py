@@ -236,7 +236,7 @@ class PlannedCase:
     case: Case
     entries: tuple[Entry, ...]
     smoke: tuple[Case, ...] = ()  # the same case at the smoke shapes
-    extras: tuple[Case, ...] = ()  # other values and layouts, see `runner.extras`
+    extras: tuple[Case, ...] = ()  # other values and layouts, see `runner.op.extras`
 
     @property
     def checked(self) -> tuple[Case, ...]:

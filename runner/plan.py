@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
 from dataclasses import replace
 from typing import Any
 
-from runner import dtypes, extras, formula, shapes
+from runner.files import short_hash
 from runner.model import Case, Entry, Input, Plan, PlannedCase, Settings, Variant
+from runner.op import dtypes, extras, formula, shapes
 
 _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
 
@@ -18,15 +17,6 @@ _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout 
 def plan(settings: Settings) -> Plan:
     """All cases of a run in the order attributes, shapes, dtypes, directions, layouts."""
     return Plan(tuple(_planned(settings, *combination) for combination in _combinations(settings)))
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys: how lists and dicts are hashed and written."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def short_hash(value: Any) -> str:
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
 
 
 def _combinations(settings: Settings):

@@ -1,6 +1,6 @@
 """What may stand in a configuration: plain dataclasses, the one list of keys, types and defaults.
 
-`config.py` stores `Config` with Hydra as the first of the defaults; `typed.py` holds what was
+`config/compose.py` stores `Config` with Hydra as the first of the defaults; `typed.py` holds what was
 composed against these types. The text beside the type of a key is its line in `--help`.
 """
 

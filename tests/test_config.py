@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy
 import pytest
 
-from runner import choose, devices
-from runner.config import CONF, compose
+from runner.config import choose, devices
+from runner.config.compose import CONF, compose
+from runner.config.origin import Origin
 from runner.model import Refusal
+from runner.op.targets import Search
 from tests import tiny_op
 
 OPS = sorted(path.stem for path in (CONF / "op").glob("*.yaml"))
@@ -140,7 +142,7 @@ def test_the_resolved_configuration_composes_again(scale, tmp_path):
 
     settings = scale("shape.rows=5", "attrs.factor=3")
     raw = yaml.safe_load(settings.resolved_yaml)
-    again = choose.settings(raw, choose.Origin(choose.Search.beside([tmp_path])))
+    again = choose.settings(raw, Origin(Search.beside([tmp_path])))
     assert (again.shapes, again.attrs, again.seed) == (settings.shapes, settings.attrs, settings.seed)
 
 

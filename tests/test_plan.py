@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import pytest
-
-from runner.columns import row_id
-from runner.config import compose
+from runner.config.compose import compose
 from runner.plan import plan
-from runner.progress import title
+from runner.record.columns import row_id
+from runner.report.progress import title
 from tests.support import ROOT
 
 GOLDEN = ROOT / "tests" / "golden" / "plan.txt"
@@ -81,14 +76,6 @@ def test_row_ids_differ_by_run_variant_and_parameters():
     (one,) = plan(compose(words)).cases
     ids = [row_id(run, one.case, entry) for run in ("a", "b") for entry in one.entries]
     assert len(set(ids)) == len(ids)
-
-
-@pytest.mark.parametrize(
-    "module", ["runner.plan", "runner.config", "runner.driver", "runner.report", "runner.collect"]
-)
-def test_the_parents_modules_do_not_import_torch(module):
-    code = f"import {module}, sys; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_a_dim_without_a_default_has_no_axis_when_it_is_left_out():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kernels.cdist import points, reference
-from runner import formula
+from runner.op import formula
 from tests.support import DEVICE, compare, declared, load, variants
 
 EAGER = [v for v in variants("cdist") if not v.startswith("compile")]
