@@ -78,7 +78,7 @@ class Op:
     name: str
     why: str
     dims: tuple[str, ...]
-    dim_defaults: dict[str, str]
+    dim_defaults: dict[str, str | None]  # None: a dim that is left out has no axis
     attrs: dict[str, tuple[Any, ...]]
     shapes: dict[str, tuple[dict[str, int], ...]]
     dtypes: tuple[str, ...]

@@ -70,7 +70,7 @@ def _case(settings: Settings, attrs, shape, dtype, direction, layout) -> Case:
     op = settings.op
     inputs = _inputs(settings, attrs, shape, dtype, layout)
     out_dtype = dtypes.promote([(i.dtype, len(i.shape)) for i in inputs])
-    names = case_names(attrs, shape, inputs, out_dtype)
+    names = case_names(attrs, shapes.with_absent(op.dims, shape), inputs, out_dtype)
     cost = op.cost[direction]
     identity = {"op": op.name, "attrs": attrs, "shape": shape, "layout": layout, "dtype": dtype}
     return Case(
@@ -114,8 +114,7 @@ def _inputs(settings: Settings, attrs, shape, dtype: str, layout: str) -> tuple[
     result = []
     for spec, part in zip(specs, dtypes.per_input(dtype, len(specs)), strict=True):
         where = f"op {settings.op.name}: inputs.{spec.name}.shape"
-        known = {**shape, **attrs}
-        sizes = tuple(shapes.evaluated(size, known, f"{where}[{i}]") for i, size in enumerate(spec.shape))
+        sizes = shapes.of_input(settings.op, spec.shape, shape, attrs, where)
         fits = layout in spec.layouts and len(sizes) >= _LEAST_DIMS.get(layout, 0)
         chosen = layout if fits else "contiguous"
         file = settings.files.get(spec.name, "")
@@ -138,7 +137,8 @@ def case_names(attrs, shape, inputs: tuple[Input, ...], out_dtype: str) -> dict[
 
 
 def _entry(settings: Settings, case: Case, variant: Variant, params: dict[str, Any]) -> Entry:
-    names = case_names(case.attrs, case.shape, case.inputs, case.out_dtype)
+    sizes = shapes.with_absent(settings.op.dims, case.shape)
+    names = case_names(case.attrs, sizes, case.inputs, case.out_dtype)
     where = f"op {case.op}: variants.{variant.name}.memory"
     own = formula.amount(variant.memory, {**names, **params}, where) if variant.memory else 0.0
     kind = case.device.partition(":")[0]

@@ -103,7 +103,7 @@ class OpNode:
     baseline: str
     variants: dict[str, VariantNode]
     why: str = ""
-    dim_defaults: dict[str, str | int] = field(default_factory=dict)
+    dim_defaults: dict[str, str | int | None] = field(default_factory=dict)
     builtin: str | None = None
     attrs: dict[str, list[Any]] = field(default_factory=dict)
     grad: list[str] = field(default_factory=list)

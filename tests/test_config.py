@@ -177,6 +177,19 @@ def test_a_file_tells_its_dims(scale, saved):
     assert derived.shapes == ({"rows": 3, "cols": 10},)  # only plain dims are read off
 
 
+def test_a_file_tells_whether_it_has_the_axis_that_may_be_left_out(scale, saved):
+    changes = {
+        "dims": ["deep", "rows", "cols"],
+        "dim_defaults": {"deep": None},
+        "inputs__x__shape": ["deep", "rows", "cols"],
+        "shapes": {name: [{"rows": 3, "cols": 5}] for name in ("cuda", "cpu", "smoke")},
+    }
+    assert scale(saved((3, 5)), **changes).shapes == ({"rows": 3, "cols": 5},)
+    assert scale(saved((2, 3, 5)), **changes).shapes == ({"deep": 2, "rows": 3, "cols": 5},)
+    with pytest.raises(Refusal, match=r"the file is 15, .*: an array of 2 dims is needed$"):
+        scale(saved((15,)), "shape.rows=3", "shape.cols=5", **changes)
+
+
 def test_a_file_that_does_not_fit_names_the_words_to_type(scale, saved):
     with pytest.raises(Refusal, match=r"is 3x5, and rows=4 cols=8 .*4x8: type shape.rows=3 shape.cols=5$"):
         scale(saved((3, 5)), "shape.rows=4")

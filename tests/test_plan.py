@@ -78,5 +78,13 @@ def test_row_ids_differ_by_run_variant_and_parameters():
     assert len(set(ids)) == len(ids)
 
 
+def test_a_dim_without_a_default_has_no_axis_when_it_is_left_out():
+    shapes = "shapes=[{rows: 2, cols: 3}, {outer: 4, rows: 2, cols: 3}]"
+    flat, deep = (one.case for one in plan(compose(["op=softmax", "device=cpu", shapes])).cases)
+    assert flat.inputs[0].shape == (2, 3) and deep.inputs[0].shape == (4, 2, 3)
+    assert flat.shape == {"rows": 2, "cols": 3} and deep.shape == {"outer": 4, "rows": 2, "cols": 3}
+    assert deep.read_bytes == 4 * flat.read_bytes == 96
+
+
 if __name__ == "__main__":
     GOLDEN.write_text(golden())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +19,8 @@ OPERATORS = {
     "cuda_row": ("softmax_row",),
     "cuda_online": ("softmax_online",),
     "cuda_vector": ("softmax_vector",),
-    "cuda_cluster": ("softmax_cluster",),
+    "cuda_cluster": ("softmax_cluster", 0, 0),
+    "cuda_pipeline": ("softmax_pipeline", 0, 0, 0),
     "cuda_ring": ("softmax_ring", 0),
     "tuned": ("softmax_tuned",),
     "cpp": ("softmax_cpp",),
@@ -48,7 +51,12 @@ def randn(*shape, dtype=torch.float32):
 
 def widest(name, dtype=torch.float32):
     """Elements of a row that a variant holds."""
-    most = {"triton_row": 1 << 20, "cuda_vector": 65536 // dtype.itemsize, "cuda_cluster": 262136}
+    most = {
+        "triton_row": 1 << 20,
+        "cuda_vector": 65536 // dtype.itemsize,
+        "cuda_cluster": 262136,
+        "cuda_pipeline": 262136,
+    }
     return most.get(name, INF)
 
 
@@ -169,6 +177,25 @@ def test_every_width_of_the_designs(own, dtype):
         cols = vectors * 16 // dtype.itemsize
         assert_right(own, randn(7, cols, dtype=dtype))
         assert_right(own, randn(7, cols - 1, dtype=dtype))
+
+
+# What can be asked of the two designs whose blocks share rows; more rows than are in flight at once.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [32768, 32769, 65536, 131072, 131073])
+@pytest.mark.gpu
+def test_every_cluster(cols, dtype):
+    x = randn(700, cols, dtype=dtype)
+    x[1] = -INF
+    x[699, 5:] = -INF
+    for blocks, threads in itertools.product((2, 4, 8, 16), (256, 512, 1024)):
+        each = threads * (16 if cols % 8 and threads == 1024 else 32)  # elements of a block
+        if blocks * each < cols + 8:
+            continue
+        assert_right(partial(load("softmax", "cuda_cluster"), blocks=blocks, threads=threads), x)
+        for ahead in (0, 1, 2) if threads > 256 else ():
+            if ahead * dtype.itemsize * cols // blocks < 220_000:  # bytes of shared memory
+                how = {"cluster": blocks, "threads": threads, "ahead": ahead}
+                assert_right(partial(load("softmax", "cuda_pipeline"), **how), x)
 
 
 @pytest.mark.parametrize("cols", [1, 31, 32, 33, 255, 256, 257, 1025])

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "current_device.h"
+
 namespace kernels::softmax {
 namespace {
 
@@ -20,16 +22,10 @@ int64_t depth_of(const Task& task) {
   return task.aligned() ? 7 : 5;
 }
 
-int device_attribute(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  if (cudaGetDevice(&device) != cudaSuccess) return 0;
-  return cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess ? value : 0;
-}
-
 }  // namespace
 
 Ring ring_for(const Task& task, int team) {
-  if (device_attribute(cudaDevAttrComputeCapabilityMajor) < 9) return {};
+  if (!has_clusters()) return {};
   const int blocks = device_attribute(cudaDevAttrMultiProcessorCount);
   const int64_t room = (device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kControlBytes) / 16;
   const int64_t vectors = task.vectors(), beside = task.aligned() ? 0 : 1;

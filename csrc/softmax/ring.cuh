@@ -6,7 +6,7 @@
 #pragma once
 
 #include "power.cuh"
-#include "rows.cuh"
+#include "slice.cuh"
 
 namespace kernels::softmax {
 
@@ -14,46 +14,6 @@ constexpr int kMaxStages = 12;
 constexpr int kPolls = 5;
 constexpr int kMaxTeam = kPolls * kWarp;  // a warp polls all blocks of a team at once
 constexpr int kRoleWarps = 3;             // beside the workers: producer, publisher, poller
-
-// A barrier in shared memory. Its phase ends when the arrivals it was made for, and the bytes that were
-// announced, are in; phases are told apart by their parity.
-struct Barrier {
-  uint64_t state;
-
-  __device__ static unsigned address_of(const void* pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-  }
-  __device__ unsigned address() const { return address_of(&state); }
-
-#if __CUDA_ARCH__ >= 900
-  __device__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
-  }
-  __device__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
-  }
-  __device__ void arrive_and_expect(unsigned bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
-                 : "memory");
-  }
-  __device__ void wait(unsigned parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(address()),
-        "r"(parity)
-        : "memory");
-  }
-  // `bytes` from device memory, by the copy engine; both ends on 16-byte boundaries.
-  __device__ void copy(void* to, const void* from, unsigned bytes) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            address_of(to)),
-        "l"(from), "r"(bytes), "r"(address())
-        : "memory");
-  }
-#endif
-};
 
 template <int kWarps>
 struct Control {                // in shared memory, one entry a stage
@@ -123,20 +83,9 @@ struct Slices {
   }
 
 #if __CUDA_ARCH__ >= 900
-  // Only 16-byte pieces that hold some of the row are read.
   __device__ void fetch(const Turn& turn, Barrier& full) const {
     const Row<T, kAligned> row(all, turn.row);
-    const auto start = reinterpret_cast<uintptr_t>(row.source(begin()));
-    const auto stop = reinterpret_cast<uintptr_t>(row.source(end(row))) + (row.shift ? 16 : 0);
-    const auto low = max(start, reinterpret_cast<uintptr_t>(row.x) / 16 * 16);
-    const auto high = min(stop, (reinterpret_cast<uintptr_t>(row.x + row.cols) + 15) / 16 * 16);
-    if (end(row) <= begin() || high <= low) {
-      full.arrive();
-      return;
-    }
-    full.arrive_and_expect(static_cast<unsigned>(high - low));
-    full.copy(stage(turn) + (low - start) / 16, reinterpret_cast<const void*>(low),
-              static_cast<unsigned>(high - low));
+    fetch_slice(row, begin(), end(row), stage(turn), full);
   }
 #endif
 
@@ -144,22 +93,7 @@ struct Slices {
   template <int kCount>
   __device__ void read(const Row<T, kAligned>& row, const uint4* stage, int first, int step,
                        uint4 (&bits)[kCount]) const {
-    const uint4* from = stage + (first - begin());
-    const int stop = end(row);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) bits[i] = first + i * step < stop ? from[i * step] : nothing<T>();
-    if constexpr (!kAligned) {
-      if (row.shift) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          if (first + i * step < stop) bits[i] = straddling(bits[i], from[i * step + 1], row.shift);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        if (first + i * step < stop && !row.whole(first + i * step)) row.mask(first + i * step, bits[i]);
-      }
-    }
+    read_slice(row, begin(), end(row), stage, first, step, bits);
   }
 };
 

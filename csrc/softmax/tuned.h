@@ -18,4 +18,8 @@ inline Design design_for(const Task& task) {
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 
+// Along a dim that is not the last: a tile in registers where one fits, else two reads.
+constexpr int kStridedChunk = 64, kOnlineChunk = 128;  // bytes of a tile's columns to aim at
+constexpr int kStridedBlock = 0;                       // as small a block as holds the tile
+
 }  // namespace kernels::softmax

@@ -43,9 +43,10 @@ def dims(op: Op, headers: Mapping[str, Header]) -> tuple[dict[str, int], list[st
     givers: dict[str, str] = {}
     faults = []
     for name, spec, each in _pairs(op, headers):
-        if len(each.shape) != len(spec.shape):
+        axes = _axes(op, spec, each)
+        if len(each.shape) != len(axes):
             continue  # `faults` says so
-        for dim, size in zip(spec.shape, each.shape, strict=True):
+        for dim, size in zip(axes, each.shape, strict=True):
             if dim in op.dims and found.setdefault(dim, size) != size:
                 other = f"{found[dim]} in that of {givers[dim]}"
                 faults.append(f"inputs.{name}: dim {dim} is {size} in its file and {other}; they must agree")
@@ -58,7 +59,7 @@ def faults(op: Op, headers: Mapping[str, Header], shape: dict[str, int], attrs: 
     wrong = []
     for name, spec, each in _pairs(op, headers):
         try:
-            needed = tuple(shapes.evaluated(text, {**shape, **attrs}, name) for text in spec.shape)
+            needed = shapes.of_input(op, spec.shape, shape, attrs, name)
         except Refusal:
             continue  # planning says so
         if each.shape != needed:
@@ -88,12 +89,20 @@ def _pairs(op: Op, headers: Mapping[str, Header]) -> Iterable[tuple[str, InputSp
     return [(spec.name, spec, headers[spec.name]) for spec in op.inputs if spec.name in headers]
 
 
+def _axes(op: Op, spec: InputSpec, each: Header) -> tuple[str, ...]:
+    """The sizes of an input's axes: all, or those that a shape may not leave out."""
+    if len(each.shape) == len(spec.shape):
+        return tuple(spec.shape)
+    return tuple(size for size in spec.shape if op.dim_defaults.get(size, size) is not None)
+
+
 def _times(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "one number"
 
 
 def _remedy(op: Op, spec: InputSpec, each: Header) -> str:
-    if len(each.shape) != len(spec.shape):
-        return f": an array of {len(spec.shape)} dims is needed"
-    words = [f"shape.{d}={n}" for d, n in zip(spec.shape, each.shape, strict=True) if d in op.dims]
+    axes = _axes(op, spec, each)
+    if len(each.shape) != len(axes):
+        return f": an array of {len(axes)} dims is needed"
+    words = [f"shape.{d}={n}" for d, n in zip(axes, each.shape, strict=True) if d in op.dims]
     return f": type {' '.join(words)}" if words else ""

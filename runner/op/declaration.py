@@ -66,7 +66,9 @@ class _Builder:
             name=raw["name"],
             why=raw["why"],
             dims=tuple(raw["dims"]),
-            dim_defaults={dim: str(text) for dim, text in raw["dim_defaults"].items()},
+            dim_defaults={
+                dim: None if text is None else str(text) for dim, text in raw["dim_defaults"].items()
+            },
             attrs={name: tuple(values) for name, values in raw["attrs"].items()},
             shapes=sets,
             dtypes=tuple(raw["dtypes"]),
@@ -92,7 +94,8 @@ class _Builder:
                 seen.setdefault(name, f"{'a dim' if kind == 'dim' else 'an ' + kind}")
         for dim, text in raw["dim_defaults"].items():
             self._known(f"dim_defaults.{dim}", dim, raw["dims"], "dim")
-            self._formula(f"dim_defaults.{dim}", text, raw["dims"])
+            if text is not None:
+                self._formula(f"dim_defaults.{dim}", text, raw["dims"])
         for name, values in raw["attrs"].items():
             if not values:
                 self.faults.append(

@@ -97,16 +97,33 @@ def evaluated(text: str, known: dict[str, Any], where: str) -> int:
     return value
 
 
+def with_absent(dims: Iterable[str], shape: Shape) -> Shape:
+    """The sizes that formulas see: a dim that a shape has not counts as 1."""
+    return {dim: shape.get(dim, 1) for dim in dims}
+
+
+def of_input(
+    op: Op, sizes: Iterable[str], shape: Shape, attrs: dict[str, Any], where: str
+) -> tuple[int, ...]:
+    """An input's sizes; a dim that the shape has not has no axis. Raises Refusal, as `evaluated` does."""
+    known = {**with_absent(op.dims, shape), **attrs}
+    absent = set(op.dims) - set(shape)
+    return tuple(
+        evaluated(size, known, f"{where}[{i}]") for i, size in enumerate(sizes) if size not in absent
+    )
+
+
 def complete(dims: Iterable[str], formulas: dict[str, Any], entry: dict[str, int]) -> dict[str, int]:
-    """Every dim with its size, in the order of `dims`; those left out by their formulas.
+    """Every dim with its size, in the order of `dims`; those left out by their formulas, or not at all.
 
     Raises Refusal when a formula has no value, or defaults need each other in a circle.
     """
-    known, waiting = dict(entry), {dim: str(formulas[dim]) for dim in dims if dim not in entry}
+    known = dict(entry)
+    waiting = {dim: str(formulas[dim]) for dim in dims if dim not in entry and formulas[dim] is not None}
     while waiting:
         ready = [dim for dim, text in waiting.items() if not set(formula.names(text)) & set(waiting)]
         if not ready:
             raise Refusal(f"dim_defaults: {', '.join(waiting)} need each other in a circle")
         for dim in ready:
             known[dim] = evaluated(waiting.pop(dim), known, f"dim_defaults.{dim}")
-    return {dim: known[dim] for dim in dims}
+    return {dim: known[dim] for dim in dims if dim in known}
