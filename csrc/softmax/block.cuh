@@ -37,11 +37,7 @@ struct Peers {
   __device__ void put(Partial* slot, const Partial& value, unsigned peer) const {
 #if __CUDA_ARCH__ >= 900
     if constexpr (kCluster) {
-      unsigned there;
-      asm("mapa.shared::cluster.u32 %0, %1, %2;"
-          : "=r"(there)
-          : "r"(static_cast<unsigned>(__cvta_generic_to_shared(slot))), "r"(peer));
-      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there), "f"(value.largest),
+      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there(slot, peer)), "f"(value.largest),
                    "f"(value.sum)
                    : "memory");
       return;
@@ -49,6 +45,26 @@ struct Peers {
 #endif
     *slot = value;
   }
+  __device__ void put(float* slot, float value, unsigned peer) const {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kCluster) {
+      asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there(slot, peer)), "f"(value) : "memory");
+      return;
+    }
+#endif
+    *slot = value;
+  }
+
+ private:
+#if __CUDA_ARCH__ >= 900
+  __device__ static unsigned there(const void* slot, unsigned peer) {
+    unsigned address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(address)
+        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(slot))), "r"(peer));
+    return address;
+  }
+#endif
 };
 
 // grid: rows * cluster size. kThreads * kVectors * cluster size vectors hold at least one row.
@@ -116,11 +132,11 @@ cudaError_t launch_block(const Rows<T>& all, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-template <typename T, int kThreads, int kVectors>
-cudaError_t launch_cluster(const Rows<T>& all, int cluster, cudaStream_t stream) {
-  if (all.rows > 2147483647 / cluster) return cudaErrorInvalidConfiguration;
-  auto* kernel = all.aligned ? &block_kernel<T, kThreads, kVectors, true, true>
-                             : &block_kernel<T, kThreads, kVectors, true, false>;
+// `kernel` in a cluster of `cluster` blocks for each row.
+template <typename All>
+cudaError_t launch_clusters(void (*kernel)(All), const All& all, int64_t rows, int threads, int cluster,
+                            cudaStream_t stream) {
+  if (rows > 2147483647 / cluster) return cudaErrorInvalidConfiguration;
   if (cluster > 8) {
     const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     if (error != cudaSuccess) return error;
@@ -129,12 +145,19 @@ cudaError_t launch_cluster(const Rows<T>& all, int cluster, cudaStream_t stream)
   shape.id = cudaLaunchAttributeClusterDimension;
   shape.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(all.rows * cluster));
-  config.blockDim = dim3(kThreads);
+  config.gridDim = dim3(static_cast<unsigned>(rows * cluster));
+  config.blockDim = dim3(threads);
   config.stream = stream;
   config.attrs = &shape;
   config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, all);
+}
+
+template <typename T, int kThreads, int kVectors>
+cudaError_t launch_cluster(const Rows<T>& all, int cluster, cudaStream_t stream) {
+  auto* kernel = all.aligned ? &block_kernel<T, kThreads, kVectors, true, true>
+                             : &block_kernel<T, kThreads, kVectors, true, false>;
+  return launch_clusters(kernel, all, all.rows, kThreads, cluster, stream);
 }
 
 }  // namespace kernels::softmax
