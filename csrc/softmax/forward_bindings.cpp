@@ -1,5 +1,6 @@
-// kernels::softmax_vector, _online, _cluster, _ring and _tuned: torch's tensors in, the launchers of
-// forward.h out. Each works along the last dim of a tensor of any strides; its output is contiguous.
+// kernels::softmax_vector, _online, _cluster, _ring and _tuned, each also as ..._forward: torch's tensors in,
+// the launchers of forward.h out. Each works along the last dim of a tensor of any strides; its output is
+// contiguous.
 #include "../common/stable_cuda.h"
 #include "forward.h"
 #include "row.h"
@@ -25,8 +26,9 @@ Tensor launched(const Tensor& x, const char* name, Launch&& launch, bool packed 
 
 cudaError_t in_ring(const Task& task, const Tensor& x, int team) {
   const Ring ring = ring_for(task, team);
-  if (ring.scratch_bytes(task) == 0) return ring_rows(task, ring, nullptr);
-  const Tensor scratch = empty_bytes(x, ring.scratch_bytes(task));
+  const int64_t bytes = scratch_bytes(ring, task.rows);
+  if (bytes == 0) return ring_rows(task, ring, nullptr);
+  const Tensor scratch = empty_bytes(x, bytes);
   return ring_rows(task, ring, scratch.data_ptr());
 }
 
@@ -58,20 +60,32 @@ Tensor tuned(const Tensor& x) {
       /*packed=*/dtype_of(x) == Dtype::kFloat64);
 }
 
+// The first of two is what autograd knows; the second is for calls without a gradient, and has no Python in
+// its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_vector(Tensor x) -> Tensor");
+  m.def("softmax_vector_forward(Tensor x) -> Tensor");
   m.def("softmax_online(Tensor x) -> Tensor");
+  m.def("softmax_online_forward(Tensor x) -> Tensor");
   m.def("softmax_cluster(Tensor x) -> Tensor");
+  m.def("softmax_cluster_forward(Tensor x) -> Tensor");
   m.def("softmax_ring(Tensor x, int team) -> Tensor");
+  m.def("softmax_ring_forward(Tensor x, int team) -> Tensor");
   m.def("softmax_tuned(Tensor x) -> Tensor");
+  m.def("softmax_tuned_forward(Tensor x) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_vector", TORCH_BOX(&vector));
+  m.impl("softmax_vector_forward", TORCH_BOX(&vector));
   m.impl("softmax_online", TORCH_BOX(&online));
+  m.impl("softmax_online_forward", TORCH_BOX(&online));
   m.impl("softmax_cluster", TORCH_BOX(&cluster));
+  m.impl("softmax_cluster_forward", TORCH_BOX(&cluster));
   m.impl("softmax_ring", TORCH_BOX(&ring));
+  m.impl("softmax_ring_forward", TORCH_BOX(&ring));
   m.impl("softmax_tuned", TORCH_BOX(&tuned));
+  m.impl("softmax_tuned_forward", TORCH_BOX(&tuned));
 }
 
 }  // namespace

@@ -68,4 +68,12 @@ inline Tensor with_even_rows(const Tensor& x, bool packed) {
   return dense;
 }
 
+// `x`, which is contiguous, or a copy where it does not start on the boundary of a 16-byte vector.
+inline Tensor on_boundary(const Tensor& x) {
+  if (reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0) return x;
+  Tensor moved = empty_contiguous(x);
+  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(moved.get(), x.get(), /*non_blocking=*/0));
+  return moved;
+}
+
 }  // namespace kernels::softmax

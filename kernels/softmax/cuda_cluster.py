@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from kernels.guards import UP_TO_FLOAT32, forward_only
-from kernels.softmax import forward
+from kernels.guards import UP_TO_FLOAT32, takes
+from kernels.softmax import operators
 from kernels.softmax.rows import along_last, refuse_before_hopper, refuse_wider
 
 WIDEST = 16 * 512 * 32 - 8  # blocks of threads of elements, less a vector for rows between two
@@ -15,10 +15,10 @@ def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Softmax of a float32, bfloat16 or float16 CUDA tensor of any shape along `dim`, computed in float32.
 
     Rows may start anywhere; only slices whose elements are not neighbours are copied first, within the call.
-    Raises NotImplementedError for slices of more than 262136 elements, another dtype, a GPU before compute
-    capability 9.0, or where autograd would record the call.
+    Raises NotImplementedError for slices of more than 262136 elements, another dtype, or a GPU before
+    compute capability 9.0.
     """
-    forward_only("cuda_cluster", x, dtypes=UP_TO_FLOAT32)
+    takes("cuda_cluster", x, dtypes=UP_TO_FLOAT32)
     refuse_before_hopper("cuda_cluster", x)
     refuse_wider("cuda_cluster", x, dim, WIDEST)
-    return along_last(forward.cluster, x, dim)
+    return along_last(operators.cluster, x, dim)
