@@ -41,17 +41,30 @@ def gradient(fn, x, upstream, dim=-1):
     return torch.autograd.grad(fn(x, dim=dim), x, upstream)[0]
 
 
-def by_formula(y, upstream, dim):
-    """y * (g - sum(g * y)) in float64."""
-    y, g = y.double(), upstream.double()
-    return y * (g - (g * y).sum(dim, keepdim=True))
-
-
 def assert_right(fn, x, upstream, dim=-1):
-    """Against the formula on the output as its dtype rounds it, which is what a backward gets."""
+    """Against y * (g - sum(g * y)) in float64, y being the output as its dtype rounds it.
+
+    Within 2 float32 ulp of the terms, which may cancel, and one rounding to the dtype of the result.
+    """
     with torch.no_grad():
-        expected = by_formula(fn(x, dim=dim), upstream, dim)
-    assert_close(gradient(fn, x, upstream, dim), expected)
+        y, g = fn(x, dim=dim).double(), upstream.double()
+    expected = y * (g - (g * y).sum(dim, keepdim=True))
+    terms = y * (g.abs() + (g * y).abs().sum(dim, keepdim=True))
+    got = gradient(fn, x, upstream, dim)
+    assert got.dtype == x.dtype and got.shape == x.shape
+    assert torch.equal(got.isnan(), expected.isnan()) and torch.equal(got.isinf(), expected.isinf())
+    wrong = (got.double() - expected).abs() > rounding(fn, expected, x.dtype) + 2**-22 * terms
+    assert not (wrong & expected.isfinite()).any()
+
+
+def rounding(fn, expected, dtype):
+    """What one rounding to `dtype` may change: half an ulp, which is a subnormal number's at least."""
+    info = torch.finfo(dtype)
+    if dtype == torch.float32:
+        return info.tiny * info.eps
+    ulp = info.eps * torch.exp2(expected.abs().clamp(min=info.tiny).log2().floor())
+    cut_off = DEVICE == "cpu" and "triton" in fn.__module__  # which is what the interpreter does in bfloat16
+    return ulp * (1.0 if cut_off else 0.5)
 
 
 def assert_close(got, expected):
@@ -62,15 +75,15 @@ def assert_close(got, expected):
 @pytest.mark.parametrize("dim", [0, 1, -2])
 def test_along_any_dim(fn, dim, dtype):
     """Against autograd through the definition in float64."""
-    x, upstream = randn(33, 70, dtype=dtype), randn(34, 70, dtype=dtype)[1:]
+    x, upstream = randn(9, 20, dtype=dtype), randn(10, 20, dtype=dtype)[1:]
     expected = gradient(torch.softmax, x.double(), upstream.double(), dim)
     assert_close(gradient(fn, x, upstream, dim), expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("cols", [1, 2, 7, 8, 31, 33, 128, 257, 1000, 4097, 8191])
-def test_widths(fn, cols, dtype):
-    assert_right(fn, randn(3, cols, dtype=dtype), randn(4, cols, dtype=dtype)[1:] - 2)
+@pytest.mark.parametrize("cols", [1, 7, 33, 128, 1000, 4097])
+def test_widths(own, cols, dtype):
+    assert_right(own, randn(3, cols, dtype=dtype), randn(4, cols, dtype=dtype)[1:] - 2)
 
 
 UPSTREAMS = {
@@ -86,25 +99,25 @@ UPSTREAMS = {
 
 
 @pytest.mark.parametrize("upstream", UPSTREAMS)
-@pytest.mark.parametrize("cols", [8, 101, 520])
-def test_upstream_gradient_of_any_strides(fn, upstream, cols):
-    assert_right(fn, randn(3, 5, cols), UPSTREAMS[upstream](3, 5, cols))
-    assert_right(fn, randn(3, 5, cols), UPSTREAMS[upstream](3, 5, cols), 1)
+@pytest.mark.parametrize("cols", [8, 37])
+def test_upstream_gradient_of_any_strides(own, upstream, cols):
+    assert_right(own, randn(2, 3, cols), UPSTREAMS[upstream](2, 3, cols))
+    assert_right(own, randn(2, 3, cols), UPSTREAMS[upstream](2, 3, cols), 1)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("cols", [1001, 1024])
-def test_rows_that_are_not_aligned(fn, cols, dtype):
-    x = randn(5 * cols + 1, dtype=dtype)[1:].view(5, cols)
+def test_rows_that_are_not_aligned(own, cols, dtype):
+    x = randn(3 * cols + 1, dtype=dtype)[1:].view(3, cols)
     for offset in (1, 2, 3, 7):
-        upstream = randn(5, cols + offset, dtype=dtype)[:, offset:]
-        assert_right(fn, x, upstream)
-        assert_right(fn, x[:, 1:], upstream[:, 1:])
+        upstream = randn(3, cols + offset, dtype=dtype)[:, offset:]
+        assert_right(own, x, upstream)
+        assert_right(own, x[:, 1:], upstream[:, 1:])
 
 
-def test_sum_has_no_gradient(fn):
+def test_sum_has_no_gradient(own):
     x = randn(5, 33).requires_grad_()
-    fn(x, dim=-1).sum().backward()
+    own(x, dim=-1).sum().backward()
     assert x.grad.abs().max() < 1e-6
 
 
@@ -122,35 +135,36 @@ def test_number_without_dims(fn, dim):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_row_without_an_answer_has_no_gradient_and_leaves_others_alone(fn, dtype):
+def test_row_without_an_answer_has_no_gradient_and_leaves_others_alone(own, dtype):
     x = randn(3, 70, dtype=dtype)
     x[1] = -INF
     upstream = randn(3, 70, dtype=dtype)
-    got = gradient(fn, x, upstream)
+    got = gradient(own, x, upstream)
     assert got[1].isnan().all() and got[[0, 2]].isfinite().all()
-    assert_right(fn, x, upstream)
+    assert_right(own, x, upstream)
 
 
 @pytest.mark.parametrize("value", [INF, -INF, math.nan])
-def test_upstream_gradient_that_is_not_finite_is_as_in_torch(fn, value):
+def test_upstream_gradient_that_is_not_finite_is_as_in_torch(own, value):
     x, upstream = randn(3, 40), randn(3, 40)
     x[:, 5:9], upstream[1, 7], upstream[2, 20] = -INF, value, value
-    assert_right(fn, x, upstream)
+    got, expected = gradient(own, x, upstream), gradient(torch.softmax, x, upstream)
+    torch.testing.assert_close(got, expected, equal_nan=True)
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e30])
-def test_large_and_small_upstream_gradients(fn, scale):
-    assert_right(fn, randn(3, 257) * 5, randn(3, 257) * scale)
+def test_large_and_small_upstream_gradients(own, scale):
+    assert_right(own, randn(3, 257) * 5, randn(3, 257) * scale)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_mean_that_cancels_is_taken_in_float32(fn, dtype):
+def test_mean_that_cancels_is_taken_in_float32(own, dtype):
     """Where upstream gradients are alike up to 2 %, a sum in 16 bits would leave few digits of g - sum."""
-    assert_right(fn, randn(3, 500, dtype=dtype), 1 + randn(3, 500, dtype=dtype) / 50)
+    assert_right(own, randn(3, 500, dtype=dtype), 1 + randn(3, 500, dtype=dtype) / 50)
 
 
-@pytest.mark.parametrize("cols", [65537, 131072, 131073, 393216])
-@pytest.mark.parametrize("name", EAGER)
+@pytest.mark.parametrize("cols", [65537, 131073])
+@pytest.mark.parametrize("name", OWN)
 def test_wide_rows(name, cols):
     if name not in wide(cols):
         pytest.skip(f"{name} holds narrower rows")
