@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from runner.files import ROOT
 from runner.model import Refusal
 
 
@@ -23,7 +24,7 @@ def run(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> Any:
     if isinstance(overrides, str):
         raise Refusal(f"run takes a list of overrides: run([{overrides!r}])")
 
-    from runner.config import compose
+    from runner.config.compose import compose
     from runner.driver import execute
 
     outcome = execute(compose(list(overrides), config_dirs), show=False)
@@ -38,9 +39,9 @@ def load(op: str, variant: str, device: str = "auto", config_dirs: Sequence[str]
     """A variant as a callable in this process, built if it has to be.
 
     It takes the op's inputs in order, then attributes and parameters by name. Raises
-    `runner.model.Refusal` on an unknown name and `runner.build.BuildError` where building fails.
+    `runner.model.Refusal` on an unknown name and `runner.build.variant.BuildError` where building fails.
     """
-    from runner.config import compose
+    from runner.config.compose import compose
 
     settings = compose([f"op={op}", f"variant={variant}", f"device={device}"], config_dirs)
     if variant not in settings.op.variants:
@@ -50,10 +51,10 @@ def load(op: str, variant: str, device: str = "auto", config_dirs: Sequence[str]
         raise Refusal(f"load: {variant} is CUDA C++ and needs a GPU; there is none here")
     if wanted.language == "triton" and settings.device == "cpu":
         _interpret_triton(variant)
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(ROOT)
     if root not in sys.path:
         sys.path.insert(0, root)  # targets in `kernels` are imported from the repository
-    from runner.build import build
+    from runner.build.variant import build
 
     return build(wanted, settings.device, Path(tempfile.mkdtemp())).fn
 

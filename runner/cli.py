@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import traceback
@@ -10,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner import interrupts, processes
 from runner.model import Refusal, Settings
+from runner.process import interrupts, lifetimes
 
 OK, BAD_ROWS, REFUSED, BUG, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
@@ -24,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     end by SIGTERM; what was finished is kept, and `resume=<folder>` carries on.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    processes.hide_memory()  # it holds the seed
+    lifetimes.hide_memory()  # it holds the seed
     with interrupts.handled():
         code = guarded(_main, words)
         if interrupts.told or code == INTERRUPTED:
@@ -35,20 +34,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(words: list[str]) -> int:
     if {"--help", "-h"} & set(words):
-        from runner import usage
+        from runner.command import usage
 
-        show(usage.page())
+        usage.show(usage.page())
         return OK
     run: Any
     if any(word.startswith("resume=") for word in words):
-        from runner.resume import Resume
+        from runner.command.resume import Resume
 
         run = Resume(words)
         code = guarded(run.carry_on)
     else:
-        from runner.jobs import Run
+        from runner.command import listing
+        from runner.command.jobs import Run
 
-        run = Run(execute, describe)
+        run = Run(execute, listing.describe)
         code = guarded(drive, words, run)
     joined = guarded(finish, run)  # also when interrupted: what was finished is kept
     return code or joined
@@ -73,7 +73,7 @@ def guarded(step: Callable[..., int], *arguments: Any) -> int:
 
 def drive(words: list[str], run: Any) -> int:
     """The exit code as far as it does not depend on rows."""
-    from runner import jobs
+    from runner.command import jobs
 
     try:
         jobs.drive(words, run)
@@ -98,31 +98,16 @@ def complain(sentences: str) -> int:
     return REFUSED
 
 
-def show(text: str) -> None:
-    """Prints a page; a reader that has seen enough (`| head`) is no error."""
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def execute(settings: Settings, folder: Path | None, label: str = "") -> Any:
     """One job. Returns the driver's Outcome, or None where nothing is run."""
     if settings.mode == "list":
-        from runner import listing
+        from runner.command import listing, usage
 
-        show(listing.of_op(settings.op))
+        usage.show(listing.of_op(settings.op))
         return None
     from runner import driver
 
     return driver.execute(settings, folder, label=label)
-
-
-def describe(ops: list) -> None:
-    """Prints every op."""
-    from runner import listing
-
-    show(listing.of_all(ops))
 
 
 def finish(run: Any) -> int:
@@ -139,7 +124,7 @@ def _lost(run: Any) -> int:
     """Names every job of a launcher that did not come to its end: 1 when there is one."""
     if not (run.sweep and run.launcher):
         return OK
-    from runner import elsewhere
+    from runner.command import elsewhere
 
     sentences = [*filter(None, [run.ended]), *elsewhere.lost(run.sweep, run.expected())]
     complain("\n".join(sentences))

@@ -1,4 +1,4 @@
-"""Join the tables of runs into one: a sweep's at its end, and `python -m runner.collect <folders>`."""
+"""Join the tables of runs into one: `python -m runner.collect <folders>`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import track
 
-from runner import kept, report
-from runner.cells import counted
-from runner.columns import COLUMNS, SAMPLE_COLUMNS
-from runner.kept import Row, Table
+from runner.files import write_whole
 from runner.model import Refusal
-from runner.record import CEILINGS, claim, write_whole, writing
+from runner.record import kept
+from runner.record.columns import COLUMNS, SAMPLE_COLUMNS
+from runner.record.folder import claim, writing
+from runner.record.joined import common, same_ceilings
+from runner.record.kept import Row, Table
+from runner.report import report
+from runner.report.cells import counted
 
 SOURCES = ("run_id", "table", "device", "host", "time_utc", "commit", "rows", "kept")
 ABOUT = """\
@@ -28,56 +31,6 @@ Joins the tables of runs and sweeps into one folder: results.csv, samples.csv, e
 and sources.csv, which says what came from where. Of an experiment that several runs measured on one kind of
 device the newest row counts.
 """
-
-
-def collect_jobs(sweep: Path) -> None:
-    """The tables and the environment of a sweep from those of its jobs, in the jobs' order.
-
-    A job that was interrupted early lacks files: what it has is taken.
-    """
-    jobs = sorted((p for p in sweep.iterdir() if (p / "results.csv").is_file()), key=_job_number)
-    join([job / "results.csv" for job in jobs], sweep / "results.csv", COLUMNS)
-    join([job / "samples.csv" for job in jobs], sweep / "samples.csv", SAMPLE_COLUMNS)
-    _same_ceilings(jobs, sweep)
-    files = {job.name: job / "environment.json" for job in jobs}
-    facts = {name: json.loads(file.read_text("utf-8")) for name, file in files.items() if file.is_file()}
-    text = json.dumps(_common(facts), indent=2, sort_keys=True)
-    write_whole(sweep / "environment.json", text + "\n")
-
-
-def _common(facts: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What all jobs agree on as it is; what they differ in by job, under `differs`."""
-    keys = dict.fromkeys(key for one in facts.values() for key in one)
-    values = {key: [one.get(key) for one in facts.values()] for key in keys}
-    same = {key: found[0] for key, found in values.items() if all(value == found[0] for value in found)}
-    differs = {key: dict(zip(facts, found)) for key, found in values.items() if key not in same}
-    return same | ({"differs": differs} if differs else {})
-
-
-def _same_ceilings(folders: Iterable[Path], into: Path) -> None:
-    """The ceilings of runs on one device; those of several devices would be nobody's."""
-    texts = {(folder / CEILINGS).read_text("utf-8") for folder in folders if (folder / CEILINGS).is_file()}
-    if len({json.loads(text)["device"] for text in texts}) == 1:
-        write_whole(into / CEILINGS, max(texts))
-
-
-def _job_number(folder: Path) -> tuple[int, str]:
-    number = folder.name.partition("_")[0]
-    return (int(number) if number.isdecimal() else -1, folder.name)
-
-
-def join(tables: Iterable[Path], joined: Path, columns: Sequence[str]) -> None:
-    """Concatenate CSV files of one header; missing and empty ones add nothing. Raises Refusal on another."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for table in filter(Path.is_file, tables):
-        with open(table, newline="", encoding="utf-8") as file:
-            reader = csv.reader(file)
-            if next(reader, list(columns)) != list(columns):
-                raise Refusal(f"{table} was written by another version of the runner: its header differs")
-            writer.writerows(reader)
-    write_whole(joined, text.getvalue())
 
 
 def collect(names: Sequence[str], into: Path, samples: bool = True) -> tuple[int, int]:
@@ -93,9 +46,9 @@ def collect(names: Sequence[str], into: Path, samples: bool = True) -> tuple[int
         if samples:
             _write(into / "samples.csv", SAMPLE_COLUMNS, _samples(tables, {row["row_id"] for row in rows}))
         _write(into / "sources.csv", SOURCES, _sources(tables, Counter(row["run_id"] for row in rows)))
-        text = json.dumps(_common(_facts(tables)), indent=2, sort_keys=True)
+        text = json.dumps(common(_facts(tables)), indent=2, sort_keys=True)
         write_whole(into / "environment.json", text + "\n")
-        _same_ceilings([table.path.parent for table in tables], into)
+        same_ceilings([table.path.parent for table in tables], into)
         report.write(into)
     return len(rows), len(whole)
 

@@ -12,24 +12,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from runner import (
-    claims,
-    columns,
-    device_lock,
-    devices,
-    planned,
-    profile_report,
-    report,
-    step_report,
-    workload_run,
-)
-from runner.case_run import CaseRun
-from runner.collect import collect_jobs
+from runner.config import devices
 from runner.model import HOST, IPC, Entry, Plan, PlannedCase, Refusal, Settings
+from runner.parent import workload
+from runner.parent.case import CaseRun
 from runner.plan import plan
-from runner.progress import Progress
-from runner.record import Record, claim, writing
-from runner.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
+from runner.process import device_lock
+from runner.process.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
+from runner.record import columns, planned
+from runner.record.folder import Record, claim, writing
+from runner.record.joined import collect_jobs
+from runner.report import claims, profiles, report, steps
+from runner.report.progress import Progress
 
 _OFFERED = 1024  # numbers that are sent on trial
 _WAYS: dict[str, str] = {}  # by device
@@ -76,7 +70,7 @@ def carry_on(settings: Settings, folder: Path, alone: bool, show: bool = True, l
 
 
 def _planned(settings: Settings) -> Plan:
-    return workload_run.checks(settings) if settings.workload else plan(settings)
+    return workload.checks(settings) if settings.workload else plan(settings)
 
 
 def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, label: str) -> Outcome:
@@ -86,7 +80,7 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
         with Progress(cases, show, label, bar, done=len(record.rows)) as progress:
             run = _Run(settings, record, progress)
             if settings.workload:
-                workload_run.WorkloadRun(run, cases.cases).finish()
+                workload.WorkloadRun(run, cases.cases).finish()
             else:
                 run.cases(cases.cases)
     except BaseException as error:  # an interrupt too leaves a folder that can be read
@@ -99,7 +93,7 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
     _complete(record, pictures=alone)
     if show and alone:  # a sweep prints its jobs' tables once, joined
         report.print_tables(folder)
-        profile_report.show(folder)
+        profiles.show(folder)
     return _outcome(record)
 
 
@@ -111,7 +105,7 @@ def _complete(record: Record, pictures: bool = False) -> None:
     record.close()
     with writing(record.folder):
         report.write(record.folder, pictures)
-        profile_report.write(record.folder)
+        profiles.write(record.folder)
 
 
 @contextlib.contextmanager
@@ -264,10 +258,10 @@ def finish(sweep: Path | None, outcomes: Sequence[Outcome]) -> int:
         return int(any(outcome.failed for outcome in outcomes))
     with writing(sweep):
         collect_jobs(sweep)
-        step_report.join(sweep)
+        steps.join(sweep)
         claims.write_table(sweep)
         report.write(sweep, pictures=True)
-        profile_report.write(sweep)
+        profiles.write(sweep)
     report.print_tables(sweep)
-    profile_report.show(sweep)
+    profiles.show(sweep)
     return int(any(row["status"] in columns.FAILED for row in report.read(sweep)))  # jobs may run elsewhere

@@ -78,7 +78,7 @@ class Op:
     name: str
     why: str
     dims: tuple[str, ...]
-    dim_defaults: dict[str, str]
+    dim_defaults: dict[str, str | None]  # None: a dim that is left out has no axis
     attrs: dict[str, tuple[Any, ...]]
     shapes: dict[str, tuple[dict[str, int], ...]]
     dtypes: tuple[str, ...]
@@ -236,7 +236,7 @@ class PlannedCase:
     case: Case
     entries: tuple[Entry, ...]
     smoke: tuple[Case, ...] = ()  # the same case at the smoke shapes
-    extras: tuple[Case, ...] = ()  # other values and layouts, see `runner.extras`
+    extras: tuple[Case, ...] = ()  # other values and layouts, see `runner.op.extras`
 
     @property
     def checked(self) -> tuple[Case, ...]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import math
 from dataclasses import replace
 from typing import Any
 
-from runner import dtypes, extras, formula, shapes
+from runner.files import short_hash
 from runner.model import Case, Entry, Input, Plan, PlannedCase, Settings, Variant
+from runner.op import dtypes, extras, formula, shapes
 
 _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
 
@@ -18,15 +17,6 @@ _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout 
 def plan(settings: Settings) -> Plan:
     """All cases of a run in the order attributes, shapes, dtypes, directions, layouts."""
     return Plan(tuple(_planned(settings, *combination) for combination in _combinations(settings)))
-
-
-def canonical(value: Any) -> str:
-    """JSON with sorted keys: how lists and dicts are hashed and written."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def short_hash(value: Any) -> str:
-    return hashlib.sha256(canonical(value).encode()).hexdigest()[:12]
 
 
 def _combinations(settings: Settings):
@@ -80,7 +70,7 @@ def _case(settings: Settings, attrs, shape, dtype, direction, layout) -> Case:
     op = settings.op
     inputs = _inputs(settings, attrs, shape, dtype, layout)
     out_dtype = dtypes.promote([(i.dtype, len(i.shape)) for i in inputs])
-    names = case_names(attrs, shape, inputs, out_dtype)
+    names = case_names(attrs, shapes.with_absent(op.dims, shape), inputs, out_dtype)
     cost = op.cost[direction]
     identity = {"op": op.name, "attrs": attrs, "shape": shape, "layout": layout, "dtype": dtype}
     return Case(
@@ -124,8 +114,7 @@ def _inputs(settings: Settings, attrs, shape, dtype: str, layout: str) -> tuple[
     result = []
     for spec, part in zip(specs, dtypes.per_input(dtype, len(specs)), strict=True):
         where = f"op {settings.op.name}: inputs.{spec.name}.shape"
-        known = {**shape, **attrs}
-        sizes = tuple(shapes.evaluated(size, known, f"{where}[{i}]") for i, size in enumerate(spec.shape))
+        sizes = shapes.of_input(settings.op, spec.shape, shape, attrs, where)
         fits = layout in spec.layouts and len(sizes) >= _LEAST_DIMS.get(layout, 0)
         chosen = layout if fits else "contiguous"
         file = settings.files.get(spec.name, "")
@@ -148,7 +137,8 @@ def case_names(attrs, shape, inputs: tuple[Input, ...], out_dtype: str) -> dict[
 
 
 def _entry(settings: Settings, case: Case, variant: Variant, params: dict[str, Any]) -> Entry:
-    names = case_names(case.attrs, case.shape, case.inputs, case.out_dtype)
+    sizes = shapes.with_absent(settings.op.dims, case.shape)
+    names = case_names(case.attrs, sizes, case.inputs, case.out_dtype)
     where = f"op {case.op}: variants.{variant.name}.memory"
     own = formula.amount(variant.memory, {**names, **params}, where) if variant.memory else 0.0
     kind = case.device.partition(":")[0]

@@ -1,6 +1,6 @@
 """What may stand in a configuration: plain dataclasses, the one list of keys, types and defaults.
 
-`config.py` stores `Config` with Hydra as the first of the defaults; `typed.py` holds what was
+`config/compose.py` stores `Config` with Hydra as the first of the defaults; `typed.py` holds what was
 composed against these types. The text beside the type of a key is its line in `--help`.
 """
 
@@ -103,7 +103,7 @@ class OpNode:
     baseline: str
     variants: dict[str, VariantNode]
     why: str = ""
-    dim_defaults: dict[str, str | int] = field(default_factory=dict)
+    dim_defaults: dict[str, str | int | None] = field(default_factory=dict)
     builtin: str | None = None
     attrs: dict[str, list[Any]] = field(default_factory=dict)
     grad: list[str] = field(default_factory=list)

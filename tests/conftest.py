@@ -6,7 +6,7 @@ import pytest
 
 
 def _gpu() -> bool:
-    from runner.devices import obstacle
+    from runner.config.devices import obstacle
 
     return not obstacle()
 

@@ -90,10 +90,10 @@ def pipe():
 
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
-    module = types.ModuleType("runner.session")
+    module = types.ModuleType("runner.worker.session")
     module.Session = Session
-    sys.modules["runner.session"] = module
-    from runner import worker
+    sys.modules["runner.worker.session"] = module
+    from runner.worker import __main__ as worker
 
     worker.REQUESTS += ("expect", "look")  # it is the judge, too
     worker.main(sys.argv)

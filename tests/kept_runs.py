@@ -8,10 +8,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-from runner.columns import COLUMNS, SAMPLE_COLUMNS, SCHEMA_VERSION, cell
-from runner.plan import short_hash
-from runner.statistics import summarize
-from runner.stopping import half_width
+from runner.files import cell, short_hash
+from runner.measure.statistics import summarize
+from runner.measure.stopping import half_width
+from runner.record.columns import COLUMNS, SAMPLE_COLUMNS, SCHEMA_VERSION
 
 FACTS = {"torch": "2.11.0", "driver": "580.1", "host": "h", "git": {"commit": "a" * 40, "modified": False}}
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 import yaml
 
-from runner import check
-from runner.bounds import bound
+from runner.check import definition
+from runner.check.bounds import bound
 from runner.model import Variant
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,16 +26,16 @@ def variants(op: str) -> list[str]:
     return [name for name, variant in declared.items() if variant.get("group") != "peer"]
 
 
-def compare(out, expected: torch.Tensor, dtype: torch.dtype, device: str, accuracy: str) -> check.Errors:
+def compare(out, expected: torch.Tensor, dtype: torch.dtype, device: str, accuracy: str) -> definition.Errors:
     """An output against its reference in float64, as a run does it: first its kind, then its values."""
-    if fault := check.kind_fault(out, expected.shape, dtype, device):
-        return check.Errors(reason=fault)
-    return check.compare(out, check.Expected(expected, dtype), bound(dtype, accuracy))
+    if fault := definition.kind_fault(out, expected.shape, dtype, device):
+        return definition.Errors(reason=fault)
+    return definition.compare(out, definition.Expected(expected, dtype), bound(dtype, accuracy))
 
 
 @functools.cache
 def declared(op: str, variant: str, device: str) -> Variant:
-    from runner.config import compose
+    from runner.config.compose import compose
 
     return compose([f"op={op}", f"variant={variant}", f"device={device}"]).op.variants[variant]
 
@@ -54,7 +54,7 @@ def load(op: str, variant: str, device: str = DEVICE):
 def _built(op: str, variant: str, device: str):
     import tempfile
 
-    from runner.build import build
+    from runner.build.variant import build
 
     return build(declared(op, variant, device), device, Path(tempfile.mkdtemp())).fn
 
@@ -63,11 +63,11 @@ class Bench:
     """A check as the worker and the judge make it between them, both in this process."""
 
     def __init__(self, planned, seed: int = 1) -> None:
-        from runner.exchange import Outbox
-        from runner.judge import Judge
-        from runner.judging import Judging
+        from runner.check.exchange import Outbox
+        from runner.check.judge import Judge
+        from runner.check.prove import OpenCase
         from runner.model import HOST
-        from runner.prove import OpenCase
+        from runner.parent.judging import Judging
 
         self._judge, self.pid = Judge(None), os.getpid()
         self._judge.hello(planned.case.device, 0)
@@ -78,7 +78,7 @@ class Bench:
 
     def prove(self, entry, fn) -> dict:
         """The verdict's facts on the case itself."""
-        from runner.prove import prove
+        from runner.check.prove import prove
 
         def judged(position, outbox, call):
             told = {"index": entry.index, "position": position, "place": outbox.place, "fault": ""}
@@ -87,6 +87,11 @@ class Bench:
         whole = dataclasses.replace(entry, interpreted=False)
         self._case.draw(**self.judging.draws(whole)[0])
         return self.judging.verdict(whole, prove({0: self._case}, whole, fn, judged).facts)
+
+    def close(self) -> None:
+        """Give back the memory, and the descriptors, that the outputs went through."""
+        self._case.close()
+        self._judge.close()
 
     def judge(self):
         return self

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runner.trace import read
-from runner.trace_events import LINE, WINDOW, Trace
+from runner.trace.events import LINE, WINDOW, Trace
+from runner.trace.reading import read
 
 
 class Made:

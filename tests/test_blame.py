@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from runner import cli, driver, memory, supervisor
+from runner import cli, driver
+from runner.process import memory, supervisor
 from tests.test_supervisor import FAKE, rows_in, words_of
 
 SEGFAULT = "os.kill(os.getpid(), signal.SIGSEGV)"

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from runner import page
+from runner.report import page
 from tests.test_page import sweep
 
 selenium = pytest.importorskip("selenium")

@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-from runner import artifacts, library, sources
-from runner.build import BuildError, NotInstalled, StaleProcess, build
+from runner.build import artifacts, library, sources
+from runner.build.variant import BuildError, NotInstalled, StaleProcess, build
 from runner.model import Target, Variant
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +34,7 @@ BUILD_IN_PROCESS = """
 import json, sys
 from pathlib import Path
 import torch
-from runner.build import build
+from runner.build.variant import build
 from runner.model import Target, Variant
 source, name, keep = sys.argv[1:]
 target = Target(f"torch.ops.build_test.{name}", name, module="torch.ops.build_test")

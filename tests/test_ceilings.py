@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from kernels.ceilings import fma, read
-from runner import ceilings, environment, roofline
-from runner.measure import clock_for
-from runner.samples import Sample
+from runner.measure import ceilings, environment, roofline
+from runner.measure.samples import Sample
+from runner.measure.turns import clock_for
 
 ROOT = Path(__file__).resolve().parent.parent
 FACTS = {"device_name": "a chip", "device_uuid": "GPU-1", "driver": "580", "torch": "2.11", "cpu_threads": 2}
@@ -264,7 +264,10 @@ def test_on_hopper_the_loop_is_multiply_adds_without_spills():
 
 @pytest.mark.gpu
 def test_a_gpu_reaches_what_its_kind_can():
-    code = "import json; from runner import ceilings, environment; from runner.measure import clock_for;"
+    code = (
+        "import json; from runner.measure import ceilings, environment;"
+        "from runner.measure.turns import clock_for;"
+    )
     code += "facts = environment.worker_facts('cuda:0');"
     code += "print(json.dumps(ceilings.measure(clock_for('cuda:0'), 'cuda:0', facts)))"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)

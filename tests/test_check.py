@@ -5,18 +5,18 @@ import math
 import pytest
 import torch
 
-from runner import check, fingerprint, poison, probes
-from runner.bounds import bound, tolerance
+from runner.check import definition, fingerprint, poison, probes
+from runner.check.bounds import bound, tolerance
 
 F32, BF16, F16 = torch.float32, torch.bfloat16, torch.float16
 
 
 def errors(out, expected, dtype=F32, accuracy="elementwise"):
     """The figures; that the check of timed calls, which wants none, says the same is asked beside it."""
-    wanted = check.Expected(torch.as_tensor(expected, dtype=torch.float64), dtype)
+    wanted = definition.Expected(torch.as_tensor(expected, dtype=torch.float64), dtype)
     rule = bound(dtype, accuracy)
-    found = check.compare(out, wanted, rule)
-    assert bool(check.compare(out, wanted, rule, full=False).reason) == bool(found.reason)
+    found = definition.compare(out, wanted, rule)
+    assert bool(definition.compare(out, wanted, rule, full=False).reason) == bool(found.reason)
     return found
 
 
@@ -98,7 +98,7 @@ def test_zeros_are_refused_where_all_right_values_are_tiny():
 )
 def test_anything_but_the_right_kind_of_tensor_is_refused(out, words):
     with pytest.raises(AssertionError, match=words):
-        assert check.kind_fault(out, (2,), F32, "cpu") == ""
+        assert definition.kind_fault(out, (2,), F32, "cpu") == ""
 
 
 def test_non_finite_values_must_stand_where_the_reference_has_them():
@@ -113,6 +113,16 @@ def test_non_finite_values_must_stand_where_the_reference_has_them():
 def test_overflow_of_the_dtype_is_expected_where_the_reference_overflows():
     assert errors(torch.tensor([math.inf], dtype=F16), [70000.0], F16).reason == ""
     assert errors(torch.tensor([65504.0], dtype=F16), [70000.0], F16).reason != ""
+
+
+@pytest.mark.parametrize("accuracy", ["elementwise", "normwise"])
+@pytest.mark.parametrize("dtype", [F32, torch.bfloat16, torch.float16])
+def test_where_the_right_values_underflow_zero_is_right_and_more_is_not(dtype, accuracy):
+    info = torch.finfo(dtype)
+    smallest = info.smallest_normal * info.eps
+    right = torch.full((5,), -smallest / 3, dtype=torch.float64)
+    assert not errors(right.to(dtype), right, dtype, accuracy).reason
+    assert errors(torch.full((5,), 2 * smallest).to(dtype), right, dtype, accuracy).reason
 
 
 def test_integers_must_be_exact():
@@ -143,39 +153,70 @@ def through(x, bits):
 @pytest.mark.parametrize(("unit", "bits"), [("tf32", 10), ("bf16", 7)])
 def test_coarse_arithmetic_is_refused_unless_it_is_declared(unit, bits):
     a, b = torch.randn(64, 128), torch.randn(128, 64)
-    wanted = check.Expected(a.double() @ b.double(), F32)
+    wanted = definition.Expected(a.double() @ b.double(), F32)
     honest, coarse = a @ b, through(a, bits) @ through(b, bits)
     for accuracy in ("elementwise", "normwise"):
-        assert check.compare(honest, wanted, bound(F32, accuracy)).reason == ""
-        assert check.compare(coarse, wanted, bound(F32, accuracy)).reason != ""
-        assert check.compare(coarse, wanted, bound(F32, accuracy, unit)).reason == ""
+        assert definition.compare(honest, wanted, bound(F32, accuracy)).reason == ""
+        assert definition.compare(coarse, wanted, bound(F32, accuracy)).reason != ""
+        assert definition.compare(coarse, wanted, bound(F32, accuracy, unit)).reason == ""
     assert tolerance(torch.float64, unit) == tolerance(torch.float64)
 
 
 def test_an_error_over_four_times_the_built_ins_is_refused_within_the_bound_of_the_dtype():
-    wanted = check.Expected(torch.randn(1000, dtype=torch.float64), F32)
+    wanted = definition.Expected(torch.randn(1000, dtype=torch.float64), F32)
     eps = torch.finfo(F32).eps
     off = (wanted.values + 20 * eps * (wanted.values.abs() + wanted.rms)).float()
-    assert check.compare(off, wanted, bound(F32)).reason == ""
-    reason = check.compare(off, wanted, bound(F32, builtin=2.5 * eps)).reason
+    assert definition.compare(off, wanted, bound(F32)).reason == ""
+    reason = definition.compare(off, wanted, bound(F32, builtin=2.5 * eps)).reason
     assert "beyond 4 times the built-in's own error" in reason
-    assert check.compare(off, wanted, bound(F32, builtin=6 * eps)).reason == ""
+    assert definition.compare(off, wanted, bound(F32, builtin=6 * eps)).reason == ""
     assert bound(F32, builtin=0.0).element == 8 * eps  # nobody is refused for another order of summation
     assert bound(F32, builtin=1.0).element == tolerance(F32)
     assert bound(torch.int64, builtin=0.0).element == 0
 
 
+@pytest.mark.parametrize(("dtype", "count"), [(BF16, 17), (F16, 200)])
+def test_a_whole_number_does_not_pass_for_its_neighbour(dtype, count):
+    counts = torch.tensor([count, count, count, count - 1] * 8, dtype=torch.float64)
+    wanted = definition.Expected(counts, dtype)
+    rule = bound(dtype).at_most(wanted.apart)
+    off = counts.clone()
+    off[3] += 1
+    assert (
+        definition.compare(off.to(dtype), wanted, bound(dtype)).reason == ""
+    )  # 16 bits alone would let it pass
+    assert "half of what whole numbers lie apart" in definition.compare(off.to(dtype), wanted, rule).reason
+    off[3] -= 0.75  # rounded steps may miss it by less than a half
+    assert definition.compare(off.to(dtype), wanted, rule).reason == ""
+    assert probes.probe([wanted], [rule], []).degenerate == ""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[16.0, 17.5], [1001.0, 3.0], [0.0, 0.0], [math.nan, 16.5]],
+    ids=["half", "coarse", "zero", "nan"],
+)
+def test_the_rule_of_whole_numbers_is_for_those_that_the_dtype_tells_apart(values):
+    assert definition.Expected(torch.tensor(values, dtype=torch.float64), BF16).apart == math.inf
+
+
+def test_whole_numbers_are_never_allowed_more():
+    wanted = definition.Expected(torch.arange(1.0, 9.0, dtype=torch.float64), F32)
+    assert bound(F32).at_most(wanted.apart) == bound(F32)
+    assert bound(F32, "normwise").at_most(0.0) == bound(F32, "normwise")
+
+
 def test_at_the_edge_of_overflow_either_answer_is_right():
-    wanted = check.Expected(torch.tensor([65519.0, 65521.0, 1.0], dtype=torch.float64), F16)
+    wanted = definition.Expected(torch.tensor([65519.0, 65521.0, 1.0], dtype=torch.float64), F16)
     rule = bound(F16)
     for values in ([65504.0, math.inf, 1.0], [math.inf, 65504.0, 1.0]):
-        assert check.compare(torch.tensor(values, dtype=F16), wanted, rule).reason == ""
+        assert definition.compare(torch.tensor(values, dtype=F16), wanted, rule).reason == ""
     for values in ([-math.inf, math.inf, 1.0], [65504.0, math.nan, 1.0], [6e4, math.inf, math.inf]):
-        assert check.compare(torch.tensor(values, dtype=F16), wanted, rule).reason != ""
+        assert definition.compare(torch.tensor(values, dtype=F16), wanted, rule).reason != ""
 
 
 def probed(values, dtype=F32, inputs=(), accuracy="elementwise"):
-    wanted = check.Expected(torch.as_tensor(values).double(), dtype)
+    wanted = definition.Expected(torch.as_tensor(values).double(), dtype)
     return probes.probe([wanted], [bound(dtype, accuracy)], inputs)
 
 
@@ -218,7 +259,7 @@ def test_pieces_add_up(monkeypatch):
     out = expected.float()
     out[901] += 1.0
     whole = errors(out, expected)
-    monkeypatch.setattr(check, "_CHUNKS", {"cpu": 64})
+    monkeypatch.setattr(definition, "_CHUNKS", {"cpu": 64})
     pieces = errors(out, expected)
     assert "at [901]" in pieces.reason
     assert pieces.max_abs_err == whole.max_abs_err
@@ -257,7 +298,7 @@ def test_another_tensor_in_an_inputs_place_is_a_change():
 
 def test_the_reference_of_a_gradient_is_autograd_in_float64():
     x = torch.randn(5)
-    expected, upstream = check.reference(torch.tanh, [x], {}, [0], lambda out: torch.ones(5))
+    expected, upstream = definition.reference(torch.tanh, [x], {}, [0], lambda out: torch.ones(5))
     assert expected[0].dtype is torch.float64
     assert torch.allclose(expected[0], 1 - torch.tanh(x.double()) ** 2)
     assert upstream.shape == (5,)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from runner import claims
-from runner.columns import COLUMNS
-from runner.profile_case import PROFILE_COLUMNS, write
+from runner.config.claims import faults
+from runner.files import write_csv
+from runner.profile.case import PROFILE_COLUMNS
+from runner.record.columns import COLUMNS
+from runner.report import claims
 
 ROWS = [
     {"row_id": "1", "op": "gelu", "variant": "naive", "shape": '{"rows":8}', "status": "ok", "mean_ms": 4.0},
@@ -48,8 +50,8 @@ CASES = {  # claim, our figure, begin of the verdict
 def test_verdicts(tmp_path, claim, here, verdict):
     job = tmp_path / "0_op=gelu"
     job.mkdir()
-    write(job / "results.csv", COLUMNS, ROWS)
-    write(job / "profiles.csv", PROFILE_COLUMNS, PROFILES)
+    write_csv(job / "results.csv", COLUMNS, ROWS)
+    write_csv(job / "profiles.csv", PROFILE_COLUMNS, PROFILES)
     (job / "config.yaml").write_text(yaml.safe_dump({"claims": [claim | {"says": "it"}]}))
     (row,) = claims.write_table(tmp_path)
     assert (row["here"], verdict in row["verdict"]) == (here, True)
@@ -69,4 +71,4 @@ def test_a_sweep_without_claims_has_no_table(tmp_path):
     ],
 )
 def test_faults(claim, sentence):
-    assert sentence in next(iter(claims.faults([claim])))
+    assert sentence in next(iter(faults([claim])))

@@ -1,6 +1,5 @@
 """The command line: runs, sweeps, their folders and exit codes, with a driver that measures nothing."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -10,16 +9,11 @@ import pytest
 import yaml
 
 import runner
-from runner import cli, jobs
+from runner import cli
+from runner.command import jobs
+from runner.files import ROOT
 from runner.model import Refusal
-from runner.targets import ROOT
 from tests import tiny_op
-
-WITHOUT_TORCH = (
-    "arrays attributes choose cli config devices documents folders forms formula jobs listing model "
-    "ops overrides schema sentences shapes targets typed usage"
-).split()
-MODULES = sorted((ROOT / "runner").glob("*.py"))
 
 
 class Driver:
@@ -232,7 +226,7 @@ def test_the_composed_configuration_is_shown(main, capsys):
 
 
 def test_every_experiment_composes(driver, monkeypatch, tmp_path):
-    from runner import devices
+    from runner.config import devices
 
     monkeypatch.setattr(devices, "driver", lambda: (1, ""))
     monkeypatch.setattr(devices, "torch_obstacle", lambda: "")
@@ -289,15 +283,3 @@ def test_hydras_own_pages():
     asked = "main(['--hydra-help']), main(['op=gelu', '--info', 'defaults'])"
     done = shell(code=f"from runner.cli import main; print({asked})")
     assert "0 0" in done.stdout and "Defaults List" in done.stdout and "hydra/sweeper" in done.stdout
-
-
-@pytest.mark.parametrize("path", MODULES, ids=[path.stem for path in MODULES])
-def test_only_config_imports_omegaconf(path):
-    tree = ast.parse(path.read_text())
-    imported = {alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
-    imported |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    packages = {name.partition(".")[0] for name in imported}
-    assert "omegaconf" not in packages or path.stem in ("config", "documents")
-    assert "hydra" not in packages or path.stem in ("config", "overrides", "jobs")
-    if path.stem in WITHOUT_TORCH:
-        assert not packages & {"torch", "triton"}

@@ -7,10 +7,12 @@ import json
 
 import pytest
 
-from runner import driver, kept
-from runner.collect import collect_jobs, join, main
-from runner.columns import COLUMNS, SAMPLE_COLUMNS
+from runner import driver
+from runner.collect import main
 from runner.model import Refusal
+from runner.record import kept
+from runner.record.columns import COLUMNS, SAMPLE_COLUMNS
+from runner.record.joined import collect_jobs, join
 from tests.kept_runs import row, write
 
 

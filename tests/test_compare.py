@@ -5,9 +5,11 @@ import sys
 
 import pytest
 
-from runner import compare, comparison, kept
+from runner.compare import __main__ as command
+from runner.compare import comparison, pairs
+from runner.compare.ratio import Ratio
 from runner.model import Refusal
-from runner.ratio import Ratio
+from runner.record import kept
 from tests.kept_runs import row, write
 from tests.support import ROOT
 
@@ -17,7 +19,7 @@ def main(capsys):
     """(exit code, standard output, standard error) of a comparison."""
 
     def run(*words):
-        code = compare.main([str(word) for word in words])
+        code = command.main([str(word) for word in words])
         return code, *capsys.readouterr()
 
     return run
@@ -35,7 +37,7 @@ def verdicts(found):
 def test_slower_faster_same_broken_and_fixed(tmp_path, before, main):
     rows = [row("builtin", 104), row("naive", 0, status="wrong", stage="check", reason="off"), row("cpp", 50)]
     after = write(tmp_path / "b", rows)
-    found = compare.compare(str(before), str(after))
+    found = pairs.compare(str(before), str(after))
     assert verdicts(found) == {"builtin": "slower", "naive": "broken", "cpp": "fixed"}
     assert [pair.b["variant"] for pair in found.regressions()] == ["builtin", "naive"]
     code, out, _ = main(before, after)
@@ -74,12 +76,12 @@ def test_what_makes_two_rows_the_same_experiment(tmp_path):
     for name, value in others.items():
         b = write(tmp_path / name, [row(**base | {name: value})])
         with pytest.raises(Refusal, match=f"no experiment in common: they differ in {name}"):
-            compare.compare(str(a), str(b))
+            pairs.compare(str(a), str(b))
 
 
 def test_a_row_that_failed_is_matched_with_every_timing(tmp_path):
     a = write(tmp_path / "a", [row(), row(timing="warm")])
-    found = compare.compare(str(a), str(write(tmp_path / "b", [row(mean_us=0)])))
+    found = pairs.compare(str(a), str(write(tmp_path / "b", [row(mean_us=0)])))
     assert [pair.verdict for pair in found.pairs] == ["broken", "broken"] and found.only == ([], [])
 
 
@@ -95,7 +97,7 @@ def test_the_newest_of_several_runs_counts(tmp_path):
     write(many / "2026-01-02", [row(mean_us=100)])
     write(many / "2026-01-01", [row(mean_us=200)])
     b = write(tmp_path / "b", [row(mean_us=100)])
-    assert verdicts(compare.compare(str(many), str(b))) == {"builtin": "same"}
+    assert verdicts(pairs.compare(str(many), str(b))) == {"builtin": "same"}
 
 
 def test_without_samples_the_intervals_of_the_rows_count(tmp_path, before, main):
@@ -154,14 +156,12 @@ def test_bad_input_is_one_sentence(tmp_path, before, main):
     bare = write(tmp_path / "bare", [])
     assert "B has no rows" in sentence(before, bare)
     with pytest.raises(SystemExit) as stop:
-        compare.main(["a", "b", "--threshold", "-1"])
+        command.main(["a", "b", "--threshold", "-1"])
     assert stop.value.code == 2
 
 
 def test_torch_is_not_imported():
-    code = (
-        "import sys; from runner.compare import main; main(sys.argv[1:]); assert 'torch' not in sys.modules"
-    )
+    code = "import sys; from runner.compare.__main__ import main; main(); assert 'torch' not in sys.modules"
     words = ["published/h200/headline", "published/h200/headline"]
     done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy
 import pytest
 
-from runner import choose, devices
-from runner.config import CONF, compose
+from runner.config import choose, devices
+from runner.config.compose import CONF, compose
+from runner.config.origin import Origin
 from runner.model import Refusal
+from runner.op.targets import Search
 from tests import tiny_op
 
 OPS = sorted(path.stem for path in (CONF / "op").glob("*.yaml"))
@@ -140,7 +142,7 @@ def test_the_resolved_configuration_composes_again(scale, tmp_path):
 
     settings = scale("shape.rows=5", "attrs.factor=3")
     raw = yaml.safe_load(settings.resolved_yaml)
-    again = choose.settings(raw, choose.Origin(choose.Search.beside([tmp_path])))
+    again = choose.settings(raw, Origin(Search.beside([tmp_path])))
     assert (again.shapes, again.attrs, again.seed) == (settings.shapes, settings.attrs, settings.seed)
 
 
@@ -173,6 +175,19 @@ def test_a_file_tells_its_dims(scale, saved):
     assert scale(saved((0, 5))).shapes == ({"rows": 0, "cols": 5},)
     derived = scale(saved((3, 10)), inputs__x__shape=["rows", "cols*1"], dim_defaults__cols="10")
     assert derived.shapes == ({"rows": 3, "cols": 10},)  # only plain dims are read off
+
+
+def test_a_file_tells_whether_it_has_the_axis_that_may_be_left_out(scale, saved):
+    changes = {
+        "dims": ["deep", "rows", "cols"],
+        "dim_defaults": {"deep": None},
+        "inputs__x__shape": ["deep", "rows", "cols"],
+        "shapes": {name: [{"rows": 3, "cols": 5}] for name in ("cuda", "cpu", "smoke")},
+    }
+    assert scale(saved((3, 5)), **changes).shapes == ({"rows": 3, "cols": 5},)
+    assert scale(saved((2, 3, 5)), **changes).shapes == ({"deep": 2, "rows": 3, "cols": 5},)
+    with pytest.raises(Refusal, match=r"the file is 15, .*: an array of 2 dims is needed$"):
+        scale(saved((15,)), "shape.rows=3", "shape.cols=5", **changes)
 
 
 def test_a_file_that_does_not_fit_names_the_words_to_type(scale, saved):

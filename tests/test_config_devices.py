@@ -2,7 +2,7 @@
 
 import pytest
 
-from runner import devices
+from runner.config import devices
 from runner.model import Refusal
 
 

@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from runner import targets
-from runner.targets import NotFound, Search, find, language
+from runner.op.targets import NotFound, Search, find, language
 
 
 @pytest.fixture
@@ -122,4 +121,3 @@ def test_nothing_is_imported(user):
         find(text, user)
     new = {name.partition(".")[0] for name in set(sys.modules) - before}
     assert not new & {"mine", "kernels", "rich"}
-    assert targets.ROOT.name

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from runner import device_lock
-from runner.device_lock import held, key_of
 from runner.model import Refusal
+from runner.process import device_lock
+from runner.process.device_lock import held, key_of
 
 _ROOT = Path(__file__).resolve().parent.parent
 
 _HOLD = """
 import sys, time
-from runner.device_lock import held
+from runner.process.device_lock import held
 with held(sys.argv[1], "cuda:0", lambda text: print(text, flush=True), ["op=gelu", "variant=all"]):
     print("held", flush=True)
     sys.stdin.readline()

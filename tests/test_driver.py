@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from runner import driver
-from runner.columns import COLUMNS, SAMPLE_COLUMNS
-from runner.config import compose
+from runner.config.compose import compose
+from runner.record.columns import COLUMNS, SAMPLE_COLUMNS
 from tests.support import ROOT
 
 FAULTS = """

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from runner import dtypes
+from runner.op import dtypes
 
 PLAIN = [name for name in dtypes.NAMES if not name.startswith("float8")]
 

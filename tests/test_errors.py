@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 import runner
-from runner import cli, documents
+from runner import cli
+from runner.config import documents
 from tests import tiny_op
 
 
@@ -430,7 +431,7 @@ def test_an_op_file_cannot_reach_beyond_its_keys(refused, tmp_path, text, senten
 
 
 def test_cuda_without_a_gpu(refused, monkeypatch):
-    from runner import devices
+    from runner.config import devices
 
     monkeypatch.setattr(devices, "driver", lambda: (0, "the CUDA driver sees no GPU"))
     (line,) = refused("op=scale", "device=cuda")

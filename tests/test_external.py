@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runner import external
-from runner.config import compose
+from runner.config.compose import compose
 from runner.plan import plan
-from runner.replay import Request
+from runner.profile import nsight
+from runner.profile.replay import Request
 
 FAKE = """#!{python}
 import pathlib, subprocess, sys
@@ -23,8 +23,8 @@ done = subprocess.run(words[start:])
 sys.stdout.write({output!r})
 sys.exit(done.returncode or {code})
 """
-HEAD = '"ID","Kernel Name","Block Size","Grid Size",' + ",".join(f'"{m}"' for m in external.METRICS.values())
-UNITS = '"","","","",' + ",".join('"x"' for _ in external.METRICS)
+HEAD = '"ID","Kernel Name","Block Size","Grid Size",' + ",".join(f'"{m}"' for m in nsight.METRICS.values())
+UNITS = '"","","","",' + ",".join('"x"' for _ in nsight.METRICS)
 TABLE = f"""==PROF== Connected
 {HEAD}
 {UNITS}
@@ -52,7 +52,7 @@ def _fake(name: str, tmp_path: Path, monkeypatch, output: str = "", code: int = 
 
 def test_nsys_runs_the_asked_calls_within_the_capture_range(request_of_add, tmp_path, monkeypatch):
     seen = _fake("nsys", tmp_path, monkeypatch)
-    said = external.run("nsys", tmp_path / "out", request_of_add, {"builtin": []}, 120)
+    said = nsight.run("nsys", tmp_path / "out", request_of_add, {"builtin": []}, 120)
     words = seen.read_text().splitlines()
     assert words[:3] == ["profile", "--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
     assert said == [f"open {tmp_path / 'out' / 'nsys.nsys-rep'} in Nsight Systems"]
@@ -63,7 +63,7 @@ def test_ncu_picks_kernels_by_range_and_time_and_puts_bytes_beside_the_declared(
     request_of_add, tmp_path, monkeypatch
 ):
     seen = _fake("ncu", tmp_path, monkeypatch, TABLE)
-    said = external.run("ncu", tmp_path / "out", request_of_add, {"builtin": ["large", "small"]}, 120)
+    said = nsight.run("ncu", tmp_path / "out", request_of_add, {"builtin": ["large", "small"]}, 120)
     words = seen.read_text().splitlines()
     assert words[words.index("--nvtx-include") + 1] == "variant builtin/"
     assert words[words.index("--kernel-name") + 1] == "regex:^(large|small)$"
@@ -82,22 +82,22 @@ def test_ncu_picks_kernels_by_range_and_time_and_puts_bytes_beside_the_declared(
 @pytest.mark.parametrize("profiler", ["nsys", "ncu"])
 def test_where_it_is_not_installed_the_command_is_told(profiler, request_of_add, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    sentence, line = external.run(profiler, tmp_path / "out", request_of_add, {"builtin": ["k"]}, 10)
+    sentence, line = nsight.run(profiler, tmp_path / "out", request_of_add, {"builtin": ["k"]}, 10)
     assert sentence == f"{profiler} is not on the PATH, so nothing was profiled with it; where it is, run"
     assert f" && {profiler} " in line and line.endswith(
-        f"-m runner.replay {tmp_path / 'out' / 'replay.pickle'}"
+        f"-m runner.profile.replay {tmp_path / 'out' / 'replay.pickle'}"
     )
 
 
 def test_its_failure_is_a_sentence(request_of_add, tmp_path, monkeypatch):
     _fake("ncu", tmp_path, monkeypatch, "==ERROR== ERR_NVGPUCTRPERM: no permission\n", code=9)
-    (sentence,) = external.run("ncu", tmp_path / "out", request_of_add, {"builtin": []}, 120)
+    (sentence,) = nsight.run("ncu", tmp_path / "out", request_of_add, {"builtin": []}, 120)
     assert sentence.startswith("ncu failed (exit code 9: ==ERROR== ERR_NVGPUCTRPERM: no permission); see ")
 
 
 def test_no_kernel_in_the_range_is_said(request_of_add, tmp_path, monkeypatch):
     _fake("ncu", tmp_path, monkeypatch, "==PROF== Disconnected\n")
-    assert external.run("ncu", tmp_path / "out", request_of_add, {"builtin": []}, 120) == [external._EMPTY]
+    assert nsight.run("ncu", tmp_path / "out", request_of_add, {"builtin": []}, 120) == [nsight._EMPTY]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_no_kernel_in_the_range_is_said(request_of_add, tmp_path, monkeypatch):
     ],
 )
 def test_base_names(kernel, name):
-    assert external.base_name(kernel) == name
+    assert nsight.base_name(kernel) == name
 
 
 def test_small_kernels_are_not_picked():
@@ -120,13 +120,13 @@ def test_small_kernels_are_not_picked():
         {"kind": "kernel", "kernel": name, "share_percent": share}
         for name, share in (("a", 98.0), ("b", 0.5))
     ]
-    assert external.picked([*rows, {"kind": "memcpy", "kernel": "Memcpy", "share_percent": 50.0}]) == ["a"]
+    assert nsight.picked([*rows, {"kind": "memcpy", "kernel": "Memcpy", "share_percent": 50.0}]) == ["a"]
 
 
 def test_the_ranges_of_a_step_follow_it():
     import torch
 
-    from runner.nvtx import Ranges, phases
+    from runner.profile.nvtx import Ranges, phases
 
     class Told(Ranges):
         def push(self, name):

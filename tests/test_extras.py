@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from runner import inputs
-from runner.config import compose
+from runner.build import inputs
+from runner.config.compose import compose
 from runner.plan import plan
 
 

@@ -7,8 +7,8 @@ import csv
 import pytest
 
 from runner import driver
-from runner.config import compose
-from runner.faults import said
+from runner.config.compose import compose
+from runner.process.faults import said
 from tests.test_driver import YAML
 
 GPU = """

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from runner import formula
 from runner.model import Refusal
+from runner.op import formula
 
 KNOWN = {"rows": 4, "cols": 8, "p": 2.0, "dtype": "float32"}
 

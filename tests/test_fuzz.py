@@ -16,9 +16,10 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runner import documents, formula, overrides
-from runner.config import CONF, compose
+from runner.config import documents, overrides
+from runner.config.compose import CONF, compose
 from runner.model import Refusal
+from runner.op import formula
 from runner.plan import plan
 from runner.schema import Config
 from runner.typed import fields

@@ -7,8 +7,10 @@ import time
 import pytest
 import torch
 
-from runner import guards, seen, state
-from runner.config import compose
+from runner.check import guards
+from runner.config.compose import compose
+from runner.measure import seen
+from runner.worker import state
 
 
 def test_a_write_next_to_an_output_breaks_the_fence():
@@ -69,13 +71,13 @@ def _change_code():
 CHANGES = {
     "a function of the runner": (
         lambda: setattr(seen, "from_memory", len),
-        "runner.seen.from_memory (replaced)",
+        "runner.measure.seen.from_memory (replaced)",
     ),
     "a method of the runner": (
         lambda: setattr(guards.Fence, "broken", lambda self: False),
         "Fence.broken (replaced)",
     ),
-    "the code of a function": (_change_code, "runner.seen.faster_when_repeated (replaced)"),
+    "the code of a function": (_change_code, "runner.measure.seen.faster_when_repeated (replaced)"),
     "a method over a tensor's own": (
         lambda: setattr(torch.Tensor, "copy_", len),
         "Tensor.copy_ (replaced: it",
@@ -95,7 +97,7 @@ def test_a_changed_world_is_seen(name):
 
     code = f"""
 from tests.test_guards import CHANGES
-from runner.state import State
+from runner.worker.state import State
 before = State()
 assert before.changes() == "", before.changes()
 change, words = CHANGES[{name!r}]

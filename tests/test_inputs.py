@@ -6,8 +6,8 @@ import numpy
 import pytest
 import torch
 
-from runner import inputs
-from runner.config import compose
+from runner.build import inputs
+from runner.config.compose import compose
 from runner.model import Refusal
 from runner.plan import plan
 

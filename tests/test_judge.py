@@ -9,10 +9,12 @@ import signal
 import pytest
 import torch
 
-from runner import driver, exchange, judge, seeds
-from runner.config import compose
-from runner.exchange import Inbox, Outbox, Part
+from runner import driver
+from runner.check import exchange, judge
+from runner.check.exchange import Inbox, Outbox, Part
+from runner.config.compose import compose
 from runner.model import HOST, IPC
+from runner.parent import seeds
 from runner.plan import plan
 
 VARIANTS = """
@@ -67,7 +69,7 @@ def kills_the_judge(x):
         for path in glob.glob("/proc/[0-9]*/cmdline"):
             words = open(path, "rb").read().split(b"\\0")
             parent = open(path.replace("cmdline", "stat")).read().rpartition(")")[2].split()[1]
-            if b"runner.judge" in words and int(parent) == os.getppid():
+            if b"runner.check.judge" in words and int(parent) == os.getppid():
                 os.kill(int(path.split("/")[2]), signal.SIGKILL)
     return right(x)
 """
@@ -221,7 +223,7 @@ def test_copies_come_from_a_gpu(way):
     torch.cuda.synchronize()
     code = f"""
 import torch
-from runner.exchange import Inbox, Part
+from runner.check.exchange import Inbox, Part
 read, = Inbox("cuda:0").read({os.getpid()}, {outbox.place!r}, [Part((1000,), torch.float32)])
 assert torch.equal(read, torch.arange(1000.0, device="cuda")), read
 """

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from runner import planned, processes
-from runner.columns import COLUMNS
+from runner.process import lifetimes
+from runner.record import planned
+from runner.record.columns import COLUMNS
 from tests.support import ROOT
 from tests.test_supervisor import FAKE, SHELL, write_op
 
@@ -55,7 +56,7 @@ class Runs:
         mark, out = uuid.uuid4().hex, self.root / f"{after_s:.6f}"
         run = self.start(*self.words, f"output={out}", mark=mark)
         time.sleep(after_s)
-        started = processes.family(run.pid)  # worker and judge too, whose environment need not be readable
+        started = lifetimes.family(run.pid)  # worker and judge too, whose environment need not be readable
         run.send_signal(signal.SIGKILL)
         run.wait()
         if left := orphans(mark, started):

@@ -16,8 +16,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner import cli, device_lock, devices, elsewhere, overrides
+from runner import cli
+from runner.command import elsewhere
+from runner.config import devices, overrides
 from runner.model import Refusal
+from runner.process import device_lock
 from tests.kept_runs import row, write
 from tests.support import ROOT
 
@@ -225,7 +228,7 @@ def kill_one(folder):
             except OSError:
                 continue
             if (
-                b"runner.elsewhere" in words
+                b"runner.command.elsewhere" in words
                 and str(folder).encode() in (path.parent / "environ").read_bytes()
             ):
                 os.kill(int(path.parent.name), signal.SIGKILL)

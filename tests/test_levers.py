@@ -6,7 +6,7 @@ import csv
 
 import pytest
 
-from runner import levers
+from runner.profile import levers
 
 HEAD = (
     "run_id,op,attrs,shape,dtype,direction,device,variant,group,status,mean_ms,read_bytes,write_bytes".split(

@@ -7,11 +7,11 @@ import time
 import pytest
 import torch
 
-from runner.clock_cpu import CpuClock, last_level_cache_bytes
-from runner.clock_cuda import CudaClock
-from runner.measure import Watch, benchmark, rule_for, take_turns
-from runner.samples import Sample, Trial
-from runner.seen import faster_when_repeated, from_memory, slow_when_untimed
+from runner.measure.clock_cpu import CpuClock, last_level_cache_bytes
+from runner.measure.clock_cuda import CudaClock
+from runner.measure.samples import Sample, Trial
+from runner.measure.seen import faster_when_repeated, from_memory, slow_when_untimed
+from runner.measure.turns import Watch, benchmark, rule_for, take_turns
 
 
 class FakeEvent:

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from runner import noise
-from runner.noise import notes, spearman
-from runner.statistics import summarize
+from runner.measure import noise
+from runner.measure.noise import notes, spearman
+from runner.measure.statistics import summarize
 
 
 def quiet(count=60, middle=500.0, share=0.004, seed=1):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner.nvml import Sampler, State, open_card, throttle_reasons
+from runner.measure.nvml import Sampler, State, open_card, throttle_reasons
 
 UUID = "8f91017d-cc6f-4a7e-9f0e-000000000001"
 OWN = 4000
@@ -112,7 +112,7 @@ def test_only_reading_functions_are_ever_named():
 
     import runner.nvml
 
-    source = inspect.getsource(runner.nvml)
+    source = inspect.getsource(runner.measure.nvml)
     for verb in ("nvmlDeviceSet", "nvmlDeviceReset", "nvmlDeviceClear", "nvmlDeviceModify"):
         assert verb not in source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner import operations, operators, step_costs
+from runner.trace import costs, operations, operators
 from tests.synthetic_trace import Made
 
 STEP = "t.py:9 step > m.py:5 forward"
@@ -139,7 +139,7 @@ def test_passes_that_ran_other_kernels_say_so():
     ],
 )
 def test_flops(name, shapes, expected):
-    assert step_costs.flops(Made().op(name, 0, 1, shapes=shapes).trace().ops[0]) == expected
+    assert costs.flops(Made().op(name, 0, 1, shapes=shapes).trace().ops[0]) == expected
 
 
 def test_operator_shares_add_up_to_100():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner import overlap
+from runner.trace import overlap
 from tests.synthetic_trace import Made
 
 

@@ -8,8 +8,9 @@ from collections import Counter
 
 import pytest
 
-from runner import marks, page, report
-from runner.surface import sections
+from runner.report import marks, page, report
+from runner.report.__main__ import main
+from runner.report.surface import sections
 from tests.kept_runs import row, write
 
 pytest.importorskip("matplotlib")
@@ -47,7 +48,7 @@ def derived(limit_us, times):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = sweep(tmp_path_factory.mktemp("page") / "run", device_name="NVIDIA H200")
-    assert report.main([str(folder)]) == 0
+    assert main([str(folder)]) == 0
     return folder
 
 
@@ -108,14 +109,14 @@ def test_no_rows_at_all(tmp_path):
 
 
 def test_bad_input_is_a_sentence(tmp_path, capsys):
-    assert report.main([str(tmp_path)]) == 2
+    assert main([str(tmp_path)]) == 2
     assert "holds no results.csv" in capsys.readouterr().err
 
 
 def test_without_matplotlib_the_tables_are_written_and_the_remedy_is_said(tmp_path, monkeypatch, capsys):
     folder = write(tmp_path / "run", [row()])
     monkeypatch.setattr(page, "available", lambda: False)
-    assert report.main([str(folder)]) == 0
+    assert main([str(folder)]) == 0
     assert "pip install 'kernel-runner[plots]'" in capsys.readouterr().err
     assert (folder / "report.md").is_file() and not (folder / "report.html").exists()
 

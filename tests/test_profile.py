@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runner import driver
-from runner.config import compose
+from runner.config.compose import compose
 from runner.model import Refusal
 
 SMALL = [

@@ -6,8 +6,9 @@ import csv
 
 import pytest
 
-from runner import driver, overlap, syncs, trace
-from runner.config import compose
+from runner import driver
+from runner.config.compose import compose
+from runner.trace import overlap, reading, syncs
 from tests import planted_syncs
 
 pytestmark = pytest.mark.gpu
@@ -15,7 +16,7 @@ AGREES_PERCENT = 3.0
 
 
 def _profiled(step, folder):
-    from runner.profiler import Profiler, sync_witness
+    from runner.profile.profiler import Profiler, sync_witness
 
     profiler = Profiler("cuda:0", folder)
     for _ in range(3):
@@ -34,7 +35,7 @@ def _profiled(step, folder):
     profiler.plain(plain)
     with sync_witness("cuda:0") as witness:
         profiler.detail(detail)
-    traces = [trace.read(trace.load(folder / name)) for name in ("trace.json.gz", "trace_lines.json.gz")]
+    traces = [reading.read(reading.load(folder / name)) for name in ("trace.json.gz", "trace_lines.json.gz")]
     return *traces, witness
 
 

@@ -8,9 +8,9 @@ import re
 import pytest
 from rich.console import Console
 
-from runner import progress
-from runner.config import compose
+from runner.config.compose import compose
 from runner.plan import plan
+from runner.report import progress
 
 WORDS = [
     "op=add",

@@ -7,10 +7,10 @@ from statistics import NormalDist
 
 import pytest
 
-from runner import ratio
-from runner.ratio import Side, compare, of_interval, of_samples
-from runner.statistics import student_t
-from runner.stopping import half_width
+from runner.compare import ratio
+from runner.compare.ratio import Side, compare, of_interval, of_samples
+from runner.measure.statistics import student_t
+from runner.measure.stopping import half_width
 from tests.test_stopping import correlated, heavy, take, white
 
 PAIRS = 200

@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
-from runner import compare, comparison, page, report
-from runner.columns import COLUMNS
+from runner.compare import comparison, pairs
+from runner.record.columns import COLUMNS
+from runner.report import page, report
 from runner.schema import OpNode, VariantNode
 from tests.support import ROOT
 
@@ -103,7 +104,7 @@ def spliced(text: str) -> str:
 
 
 def compared(a: str, b: str) -> str:
-    return comparison.markdown(compare.compare(str(ROOT / a), str(ROOT / b)), (a, b)).strip()
+    return comparison.markdown(pairs.compare(str(ROOT / a), str(ROOT / b)), (a, b)).strip()
 
 
 def csv_table(path) -> str:

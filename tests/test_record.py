@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner import record
-from runner.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
 from runner.model import Refusal
-from runner.record import Record
+from runner.record import folder
+from runner.record.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
+from runner.record.folder import Record
 
 SETTINGS = SimpleNamespace(resolved_yaml="op: double\n", command=("op=double",), seed=1)
 SERIES = {"rounds": range(200), "turns": range(200), "start_ns": range(200)}
@@ -22,7 +22,7 @@ SERIES |= {"device_us": [1.0] * 200, "host_us": [2.0] * 200}
 
 @pytest.fixture
 def run(tmp_path):
-    one = Record(record.claim(tmp_path / "out"), SETTINGS)
+    one = Record(folder.claim(tmp_path / "out"), SETTINGS)
     yield one
     one.close()
 
@@ -137,9 +137,9 @@ def test_a_removed_folder_is_a_sentence(run):
 
 def test_a_text_file_is_replaced_whole_or_not_at_all(tmp_path):
     path = tmp_path / "report.md"
-    record.write_whole(path, "before\udcff\n")
+    folder.write_whole(path, "before\udcff\n")
     with a_disk_of(1000), pytest.raises(OSError, match="File too large"):
-        record.write_whole(path, "x" * 5000)
+        folder.write_whole(path, "x" * 5000)
     assert path.read_text() == "before\\udcff\n"
     assert [one.name for one in tmp_path.iterdir()] == ["report.md"]
 
@@ -148,3 +148,12 @@ def test_the_environment_is_written(run):
     run.environment(SETTINGS, {"torch": "2", "odd": "\udcff"})
     facts = json.loads((run.folder / "environment.json").read_text())
     assert facts["torch"] == "2" and facts["command"] == ["op=double"] and facts["packages"]
+
+
+def test_copies_that_setuptools_brings_along_are_no_packages(tmp_path, monkeypatch):
+    hidden = tmp_path / "setuptools" / "_vendor" / "wheel-0.0.dist-info"
+    hidden.mkdir(parents=True)
+    (hidden / "METADATA").write_text("Name: hidden-copy\nVersion: 0.0\n")
+    monkeypatch.syspath_prepend(str(hidden.parent))
+    found = folder._packages.__wrapped__()
+    assert "torch" in found and "hidden-copy" not in found

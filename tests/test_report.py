@@ -10,11 +10,12 @@ import re
 import pytest
 from rich.console import Console
 
-from runner import cells, listing, report
-from runner.columns import COLUMNS
-from runner.config import compose
+from runner.command import listing
+from runner.config.compose import compose
 from runner.model import Refusal
 from runner.plan import plan
+from runner.record.columns import COLUMNS
+from runner.report import cells, report
 
 WIDTHS = (60, 80, 120, 200)
 NOISE = "the spread is wide: the middle 60 % of the times span 11 % of the median"

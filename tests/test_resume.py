@@ -8,8 +8,11 @@ import stat
 
 import pytest
 
-from runner import cli, driver, planned, record, supervisor
-from runner.config import compose
+from runner import cli, driver
+from runner.config.compose import compose
+from runner.process import supervisor
+from runner.record import folder as record
+from runner.record import planned
 from tests.test_supervisor import FAKE, write_op
 
 CODES = {

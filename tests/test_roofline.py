@@ -9,8 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runner import roofline
-from runner.roofline import Limit, beats, bound_of, disturbed, floor_us, limit, transfer_us, verdict_words
+from runner.measure import roofline
+from runner.measure.roofline import (
+    Limit,
+    beats,
+    bound_of,
+    disturbed,
+    floor_us,
+    limit,
+    transfer_us,
+    verdict_words,
+)
 
 MIB = 1 << 20
 START_US = 3.0

@@ -4,7 +4,8 @@ import csv
 
 import pytest
 
-from runner import cli, driver, sanitizer
+from runner import cli, driver
+from runner.check import sanitizer
 
 MEMCHECK = """\
 ========= COMPUTE-SANITIZER

@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from kernels.cdist import points, reference
-from runner import formula
+from runner.op import formula
 from tests.support import DEVICE, compare, declared, load, variants
 
 EAGER = [v for v in variants("cdist") if not v.startswith("compile")]
 TUNED = ["cuda_small", "cuda_register", "tuned"]  # exact, with gradients
-GRADIENT = ["naive", "naive_mm", "builtin", "builtin_exact", *TUNED]
-OWN = [v for v in EAGER if v not in GRADIENT or v in TUNED]
+OTHERS = ["naive", "naive_mm", "builtin", "builtin_exact"]
+GRADIENT = [*OTHERS, *TUNED, "tuned_mm"]
+OWN = [v for v in EAGER if v not in OTHERS]
 P = [2.0, 0.0, 1.0, 1.5, 3.0, math.inf]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 EXACT = {"compute_mode": "donot_use_mm_for_euclid_dist"}
@@ -249,7 +250,7 @@ def test_gradients_and_batches_that_broadcast(differentiable, p, whole):
 
 def test_own_kernels_refuse_what_they_have_no_code_for(own):
     x, wide = randn(3, 2), randn(3, 2, dtype=torch.float64)
-    if own.variant.name not in TUNED:
+    if own.variant.name not in GRADIENT:
         with pytest.raises(NotImplementedError, match=r"^\w+ has no backward kernel: .*\.$"):
             own.fn(x, x.clone().requires_grad_())
     with pytest.raises(
@@ -326,6 +327,34 @@ def test_gradient_of_near_points(tuned, offset, apart):
     x1, x2 = (centres.repeat(30, 1) + apart * randn(210, 40) for _ in range(2))
     upstream = randn(210, 210)
     got = gradients(tuned, x1, x2, 2.0, upstream)
+    wanted = gradients(reference.cdist, x1.double(), x2.double(), 2.0, upstream.double())
+    for g, w in zip(got, wanted):
+        assert compare(g, w, g.dtype, str(g.device), "elementwise").reason == ""
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("d", [20, 64, 150])
+def test_gradient_of_the_form_on_tensor_cores(dtype, d):
+    x1, x2, upstream = (randn(*shape, dtype=dtype) for shape in [(2, 1, 70, d), (3, 300, d), (2, 3, 70, 300)])
+    x2[:, 5:9] = x1[0, 0, 2:6]
+    got = gradients(Loaded("tuned_mm"), x1, x2, 2.0, upstream)
+    wanted = gradients(reference.cdist, x1.double(), x2.double(), 2.0, upstream.double())
+    for g, w in zip(got, wanted):
+        assert compare(g, w, dtype, str(g.device), "elementwise").reason == ""
+
+
+@pytest.mark.parametrize("d", [3, 40])
+def test_gradient_where_there_are_no_others(tuned, d):
+    x1, x2 = randn(5, d), randn(0, d)
+    first, second = gradients(tuned, x1, x2, 2.0, randn(5, 0))
+    assert first.eq(0).all() and first.shape == x1.shape and second.shape == x2.shape
+
+
+@pytest.mark.parametrize("sizes", [(1, 1), (33, 70), (257, 32), (300, 1028), (31, 2049)])
+@pytest.mark.parametrize("d", [17, 64, 100])
+def test_gradient_of_steps_and_tiles_that_are_not_full(d, sizes):
+    x1, x2, upstream = randn(sizes[0], d), randn(sizes[1], d), randn(*sizes)
+    got = gradients(Loaded("tuned"), x1, x2, 2.0, upstream)
     wanted = gradients(reference.cdist, x1.double(), x2.double(), 2.0, upstream.double())
     for g, w in zip(got, wanted):
         assert compare(g, w, g.dtype, str(g.device), "elementwise").reason == ""

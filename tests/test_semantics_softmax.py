@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -13,6 +15,8 @@ EAGER = [v for v in variants("softmax") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 INF = math.inf
+FORWARD_ONLY = ["cuda_pipeline", "cuda_strided", "cuda_strided_online", "triton_strided"]
+
 # Triton's interpreter computes with numpy, which warns of the -inf - -inf that makes the right NaN.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
 
@@ -38,7 +42,12 @@ def randn(*shape, dtype=torch.float32):
 
 def widest(name, dtype=torch.float32):
     """Elements of a row that a variant holds."""
-    most = {"triton_row": 1 << 20, "cuda_vector": 65536 // dtype.itemsize, "cuda_cluster": 262136}
+    most = {
+        "triton_row": 1 << 20,
+        "cuda_vector": 65536 // dtype.itemsize,
+        "cuda_cluster": 262136,
+        "cuda_pipeline": 262136,
+    }
     return most.get(name, INF)
 
 
@@ -161,6 +170,25 @@ def test_every_width_of_the_designs(own, dtype):
         assert_right(own, randn(7, cols - 1, dtype=dtype))
 
 
+# What can be asked of the two designs whose blocks share rows; more rows than are in flight at once.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [32768, 32769, 65536, 131072, 131073])
+@pytest.mark.gpu
+def test_every_cluster(cols, dtype):
+    x = randn(700, cols, dtype=dtype)
+    x[1] = -INF
+    x[699, 5:] = -INF
+    for blocks, threads in itertools.product((2, 4, 8, 16), (256, 512, 1024)):
+        each = threads * (16 if cols % 8 and threads == 1024 else 32)  # elements of a block
+        if blocks * each < cols + 8:
+            continue
+        assert_right(partial(load("softmax", "cuda_cluster"), blocks=blocks, threads=threads), x)
+        for ahead in (0, 1, 2) if threads > 256 else ():
+            if ahead * dtype.itemsize * cols // blocks < 220_000:  # bytes of shared memory
+                how = {"cluster": blocks, "threads": threads, "ahead": ahead}
+                assert_right(partial(load("softmax", "cuda_pipeline"), **how), x)
+
+
 @pytest.mark.parametrize("cols", [1, 31, 32, 33, 255, 256, 257, 1025])
 def test_rows_that_fill_no_whole_warp_or_block(fn, cols):
     assert_right(fn, randn(3, cols))
@@ -192,6 +220,20 @@ def test_input_is_left_alone(fn):
 def test_own_kernels_refuse_integers(own):
     with pytest.raises(NotImplementedError, match=r"^\w+ takes float32, .*, not int64\.$"):
         own(torch.ones(3, 4, dtype=torch.int64, device=DEVICE), dim=-1)
+
+
+@pytest.mark.parametrize("name", FORWARD_ONLY)
+def test_kernels_without_a_gradient_refuse_to_be_recorded(name):
+    fn = load("softmax", name)
+    with pytest.raises(NotImplementedError, match=r"^\w+ has no backward kernel: .*\.$"):
+        fn(randn(3, 4).requires_grad_(), dim=-1)
+    with torch.no_grad():
+        assert_right(fn, randn(3, 4).requires_grad_())
+
+
+def test_operator_without_a_gradient_is_well_formed():
+    load("softmax", "cuda_pipeline")
+    torch.library.opcheck(torch.ops.kernels.softmax_pipeline.default, (randn(3, 33), 0, 0, 0))
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from runner.statistics import quantile, student_t, summarize
+from runner.measure.statistics import quantile, student_t, summarize
 
 
 def test_figures_of_a_known_sample():

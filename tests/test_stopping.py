@@ -7,7 +7,7 @@ from statistics import NormalDist, fmean, median
 
 import pytest
 
-from runner.stopping import Exactly, Precision, Rounds, half_width, inflation, lag1
+from runner.measure.stopping import Exactly, Precision, Rounds, half_width, inflation, lag1
 
 TRUTH = 100.0
 

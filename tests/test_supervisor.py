@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from runner import cli, driver, processes, supervisor
-from runner.faults import one_line
+from runner import cli, driver
 from runner.model import Limits
-from runner.supervisor import Device, WorkerFailed, WorkerLost
+from runner.process import lifetimes, supervisor
+from runner.process.faults import one_line
+from runner.process.supervisor import Device, WorkerFailed, WorkerLost
 from tests.support import ROOT
 
 DEVICE = Device("cpu", 0, False)
@@ -102,7 +103,7 @@ def test_the_pipe_in_a_variants_hands(worker, name):
     code, words = HOSTILE[name]
     found = lost(worker, code)
     assert found.status == "crashed" and words in found.reason
-    assert processes.members(worker.facts["pid"]) == []
+    assert lifetimes.members(worker.facts["pid"]) == []
 
 
 @pytest.mark.parametrize("fork", ["os.fork()", "ctypes.CDLL(None).fork()"])
@@ -168,16 +169,16 @@ COMPILER = "import subprocess; subprocess.Popen(['sleep', '300'], process_group=
 def test_compilers_end_with_their_worker(worker):
     session = worker.facts["pid"]
     prove(worker, COMPILER)
-    assert len(processes.members(session)) == 2
+    assert len(lifetimes.members(session)) == 2
     worker.kill()
-    assert processes.members(session) == []
+    assert lifetimes.members(session) == []
 
 
 def gone(session: int, within_s: float = 2.0) -> bool:
     deadline = time.monotonic() + within_s
-    while processes.members(session) and time.monotonic() < deadline:
+    while lifetimes.members(session) and time.monotonic() < deadline:
         time.sleep(0.02)
-    return not processes.members(session)
+    return not lifetimes.members(session)
 
 
 def test_compilers_end_with_a_worker_that_nobody_ends(worker):
@@ -196,22 +197,22 @@ LEAVERS = {
 
 def leave(worker, name) -> set[int]:
     """What a variant started and sent out of the session; none of them is there yet when it answers."""
-    before = processes.family(worker.facts["pid"])
+    before = lifetimes.family(worker.facts["pid"])
     prove(worker, f"import os, subprocess, time; told = '/dev/null'; {LEAVERS[name]}")
     deadline = time.monotonic() + 5
-    while not (left := processes.family(worker.facts["pid"]) - before - inside(worker)):
+    while not (left := lifetimes.family(worker.facts["pid"]) - before - inside(worker)):
         assert time.monotonic() < deadline, "nothing left the session"
         time.sleep(0.02)
     return left
 
 
 def inside(worker) -> set[int]:
-    return set(processes.members(worker.facts["pid"]))
+    return set(lifetimes.members(worker.facts["pid"]))
 
 
 def end_of(pids: set[int], within_s: float = 3.0) -> bool:
     deadline = time.monotonic() + within_s
-    while (living := pids & {pid for pid, _, _ in processes._living()}) and time.monotonic() < deadline:
+    while (living := pids & {pid for pid, _, _ in lifetimes._living()}) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not living
 
@@ -312,7 +313,8 @@ def test_a_folder_removed_meanwhile_is_a_sentence(tmp_path, capsys):
 
 SHELL = """
 import sys
-from runner import cli, supervisor
+from runner import cli
+from runner.process import supervisor
 supervisor._COMMAND = supervisor._JUDGE = ({fake!r},)
 sys.exit(cli.main(sys.argv[1:]))
 """
@@ -416,7 +418,7 @@ def test_a_killed_parent_leaves_no_compiler(tmp_path, monkeypatch):
         [sys.executable, "-m", "runner", *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     session = int(wait_for(told))
-    assert len(processes.members(session)) >= 3  # the worker, ninja, the compiler
+    assert len(lifetimes.members(session)) >= 3  # the worker, ninja, the compiler
     run.kill()
     run.communicate()
     assert gone(session)

@@ -9,9 +9,9 @@ import threading
 import pytest
 import yaml
 
-from runner import record
-from runner.config import compose
+from runner.config.compose import compose
 from runner.plan import plan
+from runner.record import folder as record
 from tests.support import ROOT
 
 SIZES = {"gelu_shapes": 12, "softmax_shapes": 14, "cdist_points": 10, "softmax_warps": 6}

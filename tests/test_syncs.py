@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from runner import overlap, syncs, trace
+from runner.trace import overlap, reading, syncs
 from tests import planted_syncs
 from tests.synthetic_trace import Made
 
 TRACES = Path(__file__).parent / "traces"
 
 
-def _recorded(name: str) -> list[trace.Trace]:
-    return [trace.read(trace.load(TRACES / f"h200_{name}_{kind}.json.gz")) for kind in ("plain", "lines")]
+def _recorded(name: str) -> list[reading.Trace]:
+    return [reading.read(reading.load(TRACES / f"h200_{name}_{kind}.json.gz")) for kind in ("plain", "lines")]
 
 
 def test_all_twelve_planted_on_an_h200_are_found_at_their_lines():

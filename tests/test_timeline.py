@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runner import timeline, trace
+from runner.trace import reading, timeline
 from tests.test_syncs import TRACES
 
 pytest.importorskip("matplotlib")
@@ -12,13 +12,13 @@ pytest.importorskip("matplotlib")
 
 @pytest.mark.parametrize("name", ["planted", "clean"])
 def test_a_step_is_drawn(tmp_path, name):
-    read = trace.read(trace.load(TRACES / f"h200_{name}_plain.json.gz"))
+    read = reading.read(reading.load(TRACES / f"h200_{name}_plain.json.gz"))
     timeline.draw(read, "step 1", tmp_path / "timeline.png", name)
     assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_lanes_are_threads_then_streams():
-    read = trace.read(trace.load(TRACES / "h200_clean_plain.json.gz"))
+    read = reading.read(reading.load(TRACES / "h200_clean_plain.json.gz"))
     ops, _, activities = read.of("step 1")
     assert [name for name, _ in timeline._lanes(ops, activities)] == [
         "host",

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from runner import trace
+from runner.trace import reading
 from tests.synthetic_trace import Made
 
 
@@ -90,4 +90,4 @@ def test_a_kernel_without_its_launch_is_counted():
 def test_files_are_read_with_and_without_gzip(tmp_path, name):
     data = json.dumps({"traceEvents": Made().op("aten::mul", 0, 1).events}).encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    assert [op.name for op in trace.read(trace.load(tmp_path / name)).ops] == ["aten::mul"]
+    assert [op.name for op in reading.read(reading.load(tmp_path / name)).ops] == ["aten::mul"]

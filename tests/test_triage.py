@@ -6,12 +6,12 @@ import dataclasses
 
 import pytest
 
-from runner import triage, triage_rules
-from runner.levers import Measured
-from runner.operations import Instance, Operation
-from runner.operators import Unit
-from runner.trace_events import Activity, Op
-from runner.triage_rules import Finding, Step
+from runner.profile import rules, triage
+from runner.profile.levers import Measured
+from runner.profile.rules import Finding, Step
+from runner.trace.events import Activity, Op
+from runner.trace.operations import Instance, Operation
+from runner.trace.operators import Unit
 
 STEP = Step(step_us=1000, device_us=950, busy_us=950, host_us=200, python_us=50, kernels=100, on_gpu=True)
 HOST_BOUND = dataclasses.replace(STEP, busy_us=300, host_us=900, python_us=100)
@@ -85,9 +85,9 @@ def test_rules(finding, lever, constraint):
 
 
 def test_every_rule_has_a_case():
-    met = {next(i for i, rule in enumerate(triage_rules.RULES) if rule.when(f)) for f, _, _ in CASES.values()}
-    loader = [i for i, rule in enumerate(triage_rules.RULES) if "loader" in rule.reason]
-    assert met == set(range(len(triage_rules.RULES))) - set(loader)
+    met = {next(i for i, rule in enumerate(rules.RULES) if rule.when(f)) for f, _, _ in CASES.values()}
+    loader = [i for i, rule in enumerate(rules.RULES) if "loader" in rule.reason]
+    assert met == set(range(len(rules.RULES))) - set(loader)
 
 
 def test_a_measured_lever_saves_by_its_ratios_forward_and_backward():
@@ -129,7 +129,7 @@ def test_a_step_never_gets_shorter_than_its_host():
     ],
 )
 def test_patterns(ops, kind, expected):
-    assert triage_rules.pattern_of(_operation(kind, ops=ops)) == expected
+    assert rules.pattern_of(_operation(kind, ops=ops)) == expected
 
 
 def test_shares_of_the_table_add_up():

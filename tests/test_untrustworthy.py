@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from runner import driver
-from runner.config import compose
+from runner.config.compose import compose
 from tests.support import DEVICE
 
 pytestmark = pytest.mark.xdist_group("untrustworthy")  # one run over all of them, in one process
@@ -78,8 +78,8 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "x_leaves_determinism": ("wrong", "changed global state: deterministic algorithms"),
     "x_kills_the_judge": ("wrong", "ended the process that judges it"),
     "x_leaves_a_process": ("wrong", "changed global state: the process"),
-    "x_edits_code": ("wrong", r"changed global state: runner\.exchange\.same_bits"),
-    "x_changes_a_constant": ("wrong", r"changed global state: runner\.fresh\._"),
+    "x_edits_code": ("wrong", r"changed global state: runner\.check\.exchange\.same_bits"),
+    "x_changes_a_constant": ("wrong", r"changed global state: runner\.measure\.fresh\._"),
     "x_flushes_denormals": ("wrong", "changed global state: numbers that are tiny"),
     "x_sets_a_timer": ("wrong", "changed global state: .*signals"),
     "x_lowers_its_priority": ("wrong", "changed global state: its priority"),

@@ -8,7 +8,13 @@
 
 namespace kernels {
 
-constexpr int kOwn = 128;  // points of a block whose gradient it sums
+constexpr int64_t kMostBlocks = 0x7fffffff;
+constexpr int kOwn = 128;  // points of a block whose gradient it sums, where it goes by differences
+
+// The weight of a pair's difference for p = 2.
+__device__ __forceinline__ float weight_of(float grad, float distance) {
+  return distance == 0 ? 0.0f : __fdividef(grad, distance);
+}
 
 __device__ __forceinline__ void load_any(float (&values)[4], const void* x, int64_t at, int left, bool packed,
                                          Dtype dtype) {
@@ -28,12 +34,12 @@ struct BackwardWork {
   float* out;
   int64_t batch, rows, columns, own_count, other_count, d;
   int tiles, chunks, splits;  // of own points, of coordinates, of others
-  int64_t others_each;        // of a split
+  int64_t blocks;
+  int64_t others_each;  // of a split
   float p;
   Dtype dtype;
   bool packed;         // whether four neighbours of grad and of distance start at whole vectors
   bool packed_points;  // the same for points
-  bool packed_out;     // and for the result
 };
 
 // A block's share: own points from `own`, coordinates from `k`, `count` others from `first`, of batch b.
@@ -41,9 +47,9 @@ struct Share {
   int64_t b, own, k, first, split;
   int count;
 
-  __device__ Share(const BackwardWork& work, int coordinates) {
+  __device__ Share(const BackwardWork& work, int coordinates, int own_points) {
     int64_t unit = blockIdx.x;
-    own = unit % work.tiles * kOwn, unit /= work.tiles;
+    own = unit % work.tiles * own_points, unit /= work.tiles;
     split = unit % work.splits, unit /= work.splits;
     k = unit % work.chunks * coordinates;
     b = unit / work.chunks;
@@ -134,30 +140,32 @@ struct Others {
   }
 };
 
-template <typename Kernel>
-cudaError_t launch_backward(Kernel kernel, const Backward& call, int coordinates, int threads,
-                            int bytes = 0) {
+// out[i] = sum over s of partial[s, i], in order, so that the result is the same each time.
+cudaError_t add_partials(const Backward& call);
+
+// Whether four neighbours of grad and of distance start at whole vectors.
+inline bool is_packed(const Backward& call) {
+  const size_t size = call.dtype == Dtype::kFloat32 ? 4 : 2;
+  return call.columns % 4 == 0 && aligned(call.grad, 4 * size) && aligned(call.distance, 16);
+}
+
+// What the threads of blocks with `own_points` own points and `coordinates` coordinates have to know; a split
+// takes whole multiples of `others`.
+inline BackwardWork work_of(const Backward& call, int coordinates, int own_points, int64_t others) {
   BackwardWork work{call.grad, call.distance, call.own, call.other};
   work.out = call.splits == 1 ? call.out : call.partial;
   work.batch = call.batch, work.rows = call.rows, work.columns = call.columns, work.d = call.d;
   work.own_count = call.own_count(), work.other_count = call.other_count();
-  const int64_t tiles = ceil_div(work.own_count, kOwn), chunks = ceil_div(call.d, coordinates);
-  const int64_t blocks = tiles * chunks * call.splits * call.batch;
-  if (blocks > 0x7fffffff) return cudaErrorInvalidConfiguration;
+  const int64_t tiles = ceil_div(work.own_count, own_points), chunks = ceil_div(call.d, coordinates);
+  work.blocks = tiles * chunks * call.splits * call.batch;
   work.tiles = static_cast<int>(tiles), work.chunks = static_cast<int>(chunks);
   work.splits = static_cast<int>(call.splits);
-  work.others_each = ceil_div(ceil_div(work.other_count, call.splits), 16) * 16;
+  work.others_each = ceil_div(ceil_div(work.other_count, call.splits), others) * others;
   work.p = static_cast<float>(call.p);
   work.dtype = call.dtype;
-  const size_t size = call.dtype == Dtype::kFloat32 ? 4 : 2;
-  work.packed = call.columns % 4 == 0 && aligned(call.grad, 4 * size) && aligned(call.distance, 16);
+  work.packed = is_packed(call);
   work.packed_points = call.d % 4 == 0 && aligned(call.own, 16) && aligned(call.other, 16);
-  work.packed_out = call.d % 4 == 0 && aligned(work.out, 16);
-  if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
-    return error;
-  }
-  kernel<<<static_cast<unsigned>(blocks), threads, bytes, call.stream>>>(work);
-  return cudaGetLastError();
+  return work;
 }
 
 }  // namespace kernels

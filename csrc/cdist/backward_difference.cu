@@ -17,7 +17,7 @@ struct Slope {
   static constexpr bool kTwoValues = kNorm != Norm::kOne && kNorm != Norm::kTwo;
 
   __device__ __forceinline__ static float weight(float grad, float distance) {
-    return kNorm != Norm::kTwo ? grad : distance == 0 ? 0.0f : __fdividef(grad, distance);
+    return kNorm == Norm::kTwo ? weight_of(grad, distance) : grad;
   }
 
   __device__ __forceinline__ static float second(float distance) {
@@ -67,7 +67,7 @@ __global__ __launch_bounds__(kThreads,
   } room;
   Slice& slice = room.slice;
 
-  const Share share(work, kCoordinates);
+  const Share share(work, kCoordinates, kOwn);
   const int along = threadIdx.x % kAlong, start = threadIdx.x / kAlong % kStride;
   const int own = threadIdx.x / kNeighbours * kPerOwn, k = 4 * along;
   const bool brings_other = threadIdx.x < Others<kCoordinates, kOthers>::kThreads;
@@ -161,15 +161,18 @@ __global__ __launch_bounds__(kThreads) void add_kernel(const float* partial, flo
 
 template <Norm kNorm, int kCoordinates>
 cudaError_t launch(const Backward& call) {
-  return call.own_is_rows
-             ? launch_backward(difference_kernel<kNorm, true, kCoordinates>, call, kCoordinates, kThreads)
-             : launch_backward(difference_kernel<kNorm, false, kCoordinates>, call, kCoordinates, kThreads);
+  const BackwardWork work = work_of(call, kCoordinates, kOwn, 16);
+  if (work.blocks > kMostBlocks) return cudaErrorInvalidConfiguration;
+  const auto kernel = call.own_is_rows ? difference_kernel<kNorm, true, kCoordinates>
+                                       : difference_kernel<kNorm, false, kCoordinates>;
+  kernel<<<static_cast<unsigned>(work.blocks), kThreads, 0, call.stream>>>(work);
+  return cudaGetLastError();
 }
 
 }  // namespace
 
 cudaError_t cdist_backward_difference(const Backward& call) {
-  return with_fast_norm(call.p, [&](auto norm) {
+  const cudaError_t error = with_fast_norm(call.p, [&](auto norm) {
     constexpr Norm kNorm = decltype(norm)::value;
     if constexpr (kNorm == Norm::kZero) {
       return cudaErrorInvalidValue;
@@ -179,13 +182,14 @@ cudaError_t cdist_backward_difference(const Backward& call) {
       return launch<kNorm, 64>(call);
     }
   });
+  return error == cudaSuccess ? add_partials(call) : error;
 }
 
-int64_t splits_of(const Backward& call, int processors) {
+int64_t difference_splits(const Backward& call) {
   const int64_t others = call.other_count();
   const int64_t blocks = ceil_div(call.own_count(), kOwn) * ceil_div(call.d, 64) * call.batch;
-  const int64_t filling =
-      std::min(ceil_div(int64_t{4} * processors, blocks), ceil_div(others, std::max<int64_t>(64, call.d)));
+  const int64_t filling = std::min(ceil_div(int64_t{4} * call.device.processors, blocks),
+                                   ceil_div(others, std::max<int64_t>(64, call.d)));
   return std::max({int64_t{1}, ceil_div(others, 512), filling});
 }
 

@@ -1,196 +1,353 @@
-// The gradient of the Euclidean distance as a matrix product, without what makes that inexact.
+// The gradient of the Euclidean distance as a matrix product on tensor cores, without what makes that
+// inexact.
 //
-// With w = grad / distance, the sum over j of w[j] * (own - other[j]) is own * sum(w) - sum(w[j] * other[j]):
-// one multiply-add a term instead of a subtraction too, but it loses digits where points are nearer to each
-// other than to the origin. So coordinates are taken relative to the middle of the block's own points, and a
-// slice that still holds a pair nearer than kNear of its own point's distance from there is summed through
-// differences: slower, and only there.
-#include "backward.cuh"
+// With w = grad / distance, the sum over j of w[j] * (own - other[j]) is own * sum(w) - sum(w[j] * other[j]).
+// Both factors are split into two TF32 numbers, of whose products three are taken, which keeps 22 bits. It
+// still loses digits where points are nearer to each other than to the origin: so coordinates are taken
+// relative to a common centre, and where a pair is nearer than kNear of its own point's distance from there,
+// a warp's half step is summed through differences: slower, and only there.
+//
+// Two such passes read grad and distances once each, which is what they are bound by. A warp has 32 own
+// points and goes along the others. Pairs come in by asynchronous copies, two steps ahead; a thread copies
+// what it will itself read, so that only the pieces of the others, which all warps share, need a barrier.
+#include <limits>
+
+#include "backward_near.cuh"
 
 namespace kernels {
 namespace {
 
-constexpr int kThreads = 128;
-constexpr int kBlocksPerSM = 3;
-constexpr int kCoordinates = 64;
-constexpr int kPer = 8;         // own points, and coordinates, of a thread: two groups of four along each
-constexpr int kApart = 64;      // between the groups of own points
-constexpr int kApartK = 32;     // between the groups of coordinates
 constexpr float kNear = 0.25f;  // a term's error is at most about 2 / kNear roundings of the gradient
-constexpr int kOthers = kThreads / 16;
-constexpr int kFlush = 256;  // others after which sums in registers are added to those in shared memory
-static_assert(kOwn / kPer * kCoordinates / kPer == kThreads);
+constexpr int kTiles = kCoordinates / 16;
+constexpr int64_t kMostSplits = 64;  // whose parts are of the order of the inputs
 
-struct Room {
-  float own[kOwn][kCoordinates];
-  float weights[kOthers][kOwn];
-  float others[kOthers][kCoordinates], shifted[kOthers][kCoordinates];  // as they are, and relative
-  float centre[kCoordinates];
-  float near_below[kOwn];  // distances that count as near
-  float totals[kOwn];      // of the weights of slices that were taken as products
-  float4 sums[kPer * kPer / 4][kThreads];
+// Warps of a block and steps of pairs that are on their way or at work, for a card's shared memory.
+template <int kWarpsOfBlock, int kStepsThere>
+struct Shape {
+  static constexpr int kWarps = kWarpsOfBlock, kSteps = kStepsThere, kOwnPoints = kOwnOfWarp * kWarps;
 };
 
-__device__ __forceinline__ void get(float (&values)[kPer], const float* row, int at, int apart) {
+template <typename S>
+struct Room {
+  float4 pairs[S::kSteps][S::kWarps][2][8][32];  // [grad or distance][four at a time][lane]
+  float4 pieces[2][kParts];
+};
+
+struct ProductWork {
+  BackwardWork all;
+  const float* centre;
+  const float4* pieces;
+  uint8_t* left_out;  // as near_kernel reads it
+  int64_t steps;
+};
+
+template <int kKeep>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kKeep) : "memory");
+}
+
+__device__ __forceinline__ void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// 16 bytes; zeros where `exists` does not hold.
+__device__ __forceinline__ void copy_async(float4* to, const void* from, bool exists) {
+  constexpr int kBytes = 16;
+  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(from),
+               "r"(exists ? kBytes : 0));
+}
+
+// Lane (g, t) of a warp, g = lane / 4: it has four own points, and four others of each half step.
+template <bool kOwnIsRows>
+__device__ __forceinline__ int own_of(int q, int g) {
+  return kOwnIsRows ? 8 * q + g : 4 * g + q;
+}
+
+// Gradients and distances of a warp's pairs on their way to shared memory.
+template <bool kOwnIsRows, bool kPlain>
+struct PairCopies {
+  int64_t at;                 // of this lane's first pair in grad and distance
+  int own_left, others_left;  // from there
+
+  __device__ PairCopies(const BackwardWork& work, const Share& share, int64_t own, int g, int t) {
+    const int64_t mine = own + own_of<kOwnIsRows>(0, g), other = share.first + 4 * t;
+    at = (share.b * work.rows + (kOwnIsRows ? mine : other)) * work.columns + (kOwnIsRows ? other : mine);
+    own_left = static_cast<int>(max(int64_t{-1}, min(int64_t{32}, work.own_count - mine)));
+    others_left = share.count - 4 * t;
+  }
+
+  __device__ __forceinline__ void next(float4 (*to)[8][32], const BackwardWork& work, int lane) {
 #pragma unroll
-  for (int g = 0; g < 2; ++g) {
-    const float4 four = *reinterpret_cast<const float4*>(row + at + g * apart);
-    values[4 * g] = four.x, values[4 * g + 1] = four.y, values[4 * g + 2] = four.z,
-               values[4 * g + 3] = four.w;
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int64_t here =
+            at + (kOwnIsRows ? 8 * i * work.columns + 16 * half : (16 * half + i) * work.columns);
+        const int others = others_left - 16 * half - (kOwnIsRows ? 0 : i),
+                  own = own_left - (kOwnIsRows ? 8 * i : 0);
+        const int left = own > 0 && others > 0 ? (kOwnIsRows ? others : own) : 0;
+        float4 &grad = to[0][4 * half + i][lane], &distance = to[1][4 * half + i][lane];
+        if constexpr (kPlain) {  // a vector is whole or past the end
+          copy_async(&grad, static_cast<const float*>(work.grad) + here, left > 0);
+          copy_async(&distance, work.distance + here, left > 0);
+        } else {
+          float values[4];
+          load_any(values, work.grad, left > 0 ? here : 0, left, work.packed, work.dtype);
+          grad = make_float4(values[0], values[1], values[2], values[3]);
+          load(values, work.distance + (left > 0 ? here : 0), left, work.packed);
+          distance = make_float4(values[0], values[1], values[2], values[3]);
+        }
+      }
+    }
+    at += kOwnIsRows ? kStep : kStep * work.columns;
+    others_left -= kStep;
+  }
+};
+
+// Sums of a warp: [coordinates 16 * tile + g, and 8 more][own points of tile q] as multiply_tf32 has them.
+using Sums = float[kTiles][4][4];
+
+// sums += the weighted pieces of half a step; small terms first.
+__device__ __forceinline__ void add_products(Sums& sums, const float (&weights)[4][4], const float4* pieces,
+                                             int half, int lane) {
+#pragma unroll
+  for (int product = 0; product < 2; ++product) {
+    uint32_t hi[4][2], lo[4][2];
+#pragma unroll
+    for (int q = 0; q < 4; ++q) {
+#pragma unroll
+      for (int v = 0; v < 2; ++v) {
+        const Split split(weights[q][2 * product + v]);
+        hi[q][v] = split.hi, lo[q][v] = split.lo;
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < kTiles; ++tile) {
+      uint32_t parts[2][4];
+#pragma unroll
+      for (int piece = 0; piece < 2; ++piece) {
+        const float4 four = pieces[Place::index(half, product, tile, piece, lane)];
+        parts[piece][0] = __float_as_uint(four.x), parts[piece][1] = __float_as_uint(four.y);
+        parts[piece][2] = __float_as_uint(four.z), parts[piece][3] = __float_as_uint(four.w);
+      }
+#pragma unroll
+      for (int q = 0; q < 4; ++q) multiply_tf32(sums[tile][q], parts[1], hi[q][0], hi[q][1]);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) multiply_tf32(sums[tile][q], parts[0], lo[q][0], lo[q][1]);
+#pragma unroll
+      for (int q = 0; q < 4; ++q) multiply_tf32(sums[tile][q], parts[0], hi[q][0], hi[q][1]);
+    }
   }
 }
 
-template <bool kOwnIsRows>
-__global__ __launch_bounds__(kThreads,
-                             kBlocksPerSM) void product_kernel(const __grid_constant__ BackwardWork work) {
-  using Loader = Pairs<kOwnIsRows, kThreads>;
+template <typename S, bool kOwnIsRows, bool kPlain>
+__global__ __launch_bounds__(32 * S::kWarps,
+                             1) void product_kernel(const __grid_constant__ ProductWork given) {
+  const BackwardWork& work = given.all;
   extern __shared__ float4 memory[];
-  Room& room = *reinterpret_cast<Room*>(memory);
-  const Share share(work, kCoordinates);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int own = 4 * (4 * warp + lane / 8), k = 4 * (lane % 8);
+  Room<S>& room = *reinterpret_cast<Room<S>*>(memory);
+  const Share share(work, kCoordinates, S::kOwnPoints);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+  const int64_t first_own = share.own + kOwnOfWarp * warp;
+  const float* centre = given.centre + share.b * work.chunks * kCoordinates + share.k;
+  const float* own = work.own + (share.b * work.own_count + first_own) * work.d + share.k;
+  const int own_left = static_cast<int>(min(int64_t{kOwnOfWarp}, work.own_count - first_own));
+  const int coordinates = static_cast<int>(min(int64_t{kCoordinates}, work.d - share.k));
+  const int64_t own_warps = work.tiles * S::kWarps, chunk = share.k / kCoordinates;
+  uint16_t* left_out = reinterpret_cast<uint16_t*>(given.left_out) + share.first / kStep +
+                       ((share.b * work.chunks + chunk) * own_warps + first_own / kOwnOfWarp) * given.steps;
 
-  for (int at = threadIdx.x; at < kOwn * kCoordinates; at += kThreads) {
-    const int64_t i = share.own + at / kCoordinates, coordinate = share.k + at % kCoordinates;
-    const bool exists = i < work.own_count && coordinate < work.d;
-    room.own[at / kCoordinates][at % kCoordinates] =
-        exists ? work.own[(share.b * work.own_count + i) * work.d + coordinate] : 0.0f;
-  }
-  __syncthreads();
-  if (threadIdx.x < kCoordinates) {
-    float sum = 0;
-    const int count = static_cast<int>(min(int64_t{kOwn}, work.own_count - share.own));
-    for (int i = 0; i < count; ++i) sum += room.own[i][threadIdx.x];
-    room.centre[threadIdx.x] = sum / count;
-  }
-  __syncthreads();
-  float square = 0;
-  for (int step = 0; step < kCoordinates; ++step) {
-    const int c = (step + threadIdx.x) % kCoordinates;  // each lane in another bank
-    const float x = room.own[threadIdx.x][c] - room.centre[c];
-    square = fmaf(x, x, square);
-  }
-  room.near_below[threadIdx.x] = kNear * sqrtf(square);
-  room.totals[threadIdx.x] = 0;
+  PairCopies<kOwnIsRows, kPlain> pairs(work, share, first_own, g, t);
+  const float4* parts =
+      given.pieces + ((share.b * work.chunks + chunk) * given.steps + share.first / kStep) * kParts;
+  const int steps = (share.count + kStep - 1) / kStep;
+  const auto bring_pieces = [&](int step) {
+    if (step < steps) {
 #pragma unroll
-  for (int at = 0; at < kPer * kPer / 4; ++at) room.sums[at][threadIdx.x] = make_float4(0, 0, 0, 0);
-  __syncthreads();
-
-  Loader pairs(work, share);
-  Others<kCoordinates, kOthers> others(work, share);
-  static_assert(others.kThreads == kThreads);
-  float sums[kPer][kPer] = {}, own_totals[kOwnIsRows ? Loader::kTurns : 4] = {};
-  const int other_k = 4 * (threadIdx.x % (kCoordinates / 4));
-  const auto flush = [&] {
-#pragma unroll
-    for (int at = 0; at < kPer * kPer / 4; ++at) {
-      float* four = &sums[at / 2][at % 2 * 4];
-      float4& total = room.sums[at][threadIdx.x];
-      total.x += four[0], total.y += four[1], total.z += four[2], total.w += four[3];
-      four[0] = four[1] = four[2] = four[3] = 0;
+      for (int i = threadIdx.x; i < kParts; i += 32 * S::kWarps) {
+        copy_async(&room.pieces[step % 2][i], parts + int64_t{kParts} * step + i, true);
+      }
     }
+    commit_copies();
   };
-  pairs.load_slice(work);
-  float4 other = others.load_slice(work);
-  for (int done = 0; done < share.count; done += kOthers) {
-    bool near = false;
-    float weights[Loader::kTurns][4];
-#pragma unroll
-    for (int turn = 0; turn < Loader::kTurns; ++turn) {
-#pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const float distance = pairs.distances[turn][v];
-        const float below = room.near_below[Loader::own_of(turn) + (kOwnIsRows ? 0 : v)];
-        near |= distance < below && distance != 0;
-        weights[turn][v] = distance == 0 ? 0.0f : __fdividef(pairs.grads[turn][v], distance);
-      }
-      Loader::put(room.weights, turn, weights[turn]);
-    }
-    const float4 centre = *reinterpret_cast<const float4*>(&room.centre[other_k]);
-    reinterpret_cast<float4*>(room.others)[threadIdx.x] = other;
-    reinterpret_cast<float4*>(room.shifted)[threadIdx.x] =
-        make_float4(other.x - centre.x, other.y - centre.y, other.z - centre.z, other.w - centre.w);
-    const bool differences = __syncthreads_or(near);
-    if (done + kOthers < share.count) {
-      pairs.load_slice(work);
-      other = others.load_slice(work);
-    }
-    if (differences) {
-#pragma unroll 1
-      for (int j = 0; j < kOthers; ++j) {
-        float w[kPer], x[kPer];
-        get(w, room.weights[j], Loader::place(own, j), kApart);
-        get(x, room.others[j], k, kApartK);
-#pragma unroll
-        for (int r = 0; r < kPer; ++r) {
-          asm volatile("" ::: "memory");
-          const float* point = room.own[own + r / 4 * kApart + r % 4] + k;
-#pragma unroll
-          for (int c = 0; c < kPer; ++c) {
-            sums[r][c] = fmaf(w[r], point[c / 4 * kApartK + c % 4] - x[c], sums[r][c]);
-          }
-        }
-      }
-    } else {
-#pragma unroll
-      for (int turn = 0; turn < Loader::kTurns; ++turn) {
-#pragma unroll
-        for (int v = 0; v < 4; ++v) own_totals[kOwnIsRows ? turn : v] += weights[turn][v];
-      }
-#pragma unroll 2
-      for (int j = 0; j < kOthers; ++j) {
-        float w[kPer], x[kPer];
-        get(w, room.weights[j], Loader::place(own, j), kApart);
-        get(x, room.shifted[j], k, kApartK);
-#pragma unroll
-        for (int r = 0; r < kPer; ++r) {
-#pragma unroll
-          for (int c = 0; c < kPer; ++c) sums[r][c] = fmaf(-w[r], x[c], sums[r][c]);
-        }
-      }
-    }
-    if (done % kFlush == kFlush - kOthers) flush();
-    __syncthreads();
+  const auto bring_pairs = [&](int step) {
+    if (step < steps) pairs.next(room.pairs[step % S::kSteps][warp], work, lane);
+    commit_copies();
+  };
+  for (int step = 0; step < S::kSteps - 1; ++step) {
+    if (step == S::kSteps - 2) bring_pieces(0);
+    bring_pairs(step);
   }
-  flush();
 
-  // One thread after the other, so that the order of the sum is the same each time.
-  for (int sharer = 0; sharer < (kOwnIsRows ? Loader::kLanes : kThreads / 32); ++sharer) {
-    if (sharer == (kOwnIsRows ? static_cast<int>(threadIdx.x) % Loader::kLanes : warp)) {
+  float near_below[4];  // distances that count as near
 #pragma unroll
-      for (int at = 0; at < (kOwnIsRows ? Loader::kTurns : 4); ++at) {
-        room.totals[kOwnIsRows ? Loader::own_of(at) : Loader::own_of(0) + at] += own_totals[at];
+  for (int q = 0; q < 4; ++q) {
+    float square = 0;
+    for (int c = 16 * t; c < 16 * t + 16; ++c) {
+      const int point = own_of<kOwnIsRows>(q, g);
+      const float x = c < coordinates && point < own_left ? own[point * work.d + c] - centre[c] : 0.0f;
+      square = fmaf(x, x, square);
+    }
+    square += __shfl_xor_sync(~0u, square, 1);
+    square += __shfl_xor_sync(~0u, square, 2);
+    near_below[q] = kNear * sqrtf(square);
+  }
+
+  Sums sums = {};
+  float totals[4] = {};  // of the weights that were taken as products
+  for (int step = 0; step < steps; ++step) {
+    // The last group may be of pairs that are not needed yet, never of the pieces of this step.
+    wait_for_copies<S::kSteps - 2>();
+    __syncthreads();  // all have brought these pieces and are done with those before
+    bring_pieces(step + 1);
+    bring_pairs(step + S::kSteps - 1);
+    int halves = 0;  // a byte each: whether it is left out
+    // Of this step alone: the tensor core truncates whenever it adds, which long sums would show.
+    Sums recent = {};
+    float recent_totals[4] = {};
+#pragma unroll 1  // more takes registers that are not there
+    for (int half = 0; half < 2; ++half) {
+      const auto& here = room.pairs[step % S::kSteps][warp];
+      float weights[4][4];
+      bool near = false;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float4 grad = here[0][4 * half + i][lane], distance = here[1][4 * half + i][lane];
+        const float grads[4] = {grad.x, grad.y, grad.z, grad.w};
+        const float distances[4] = {distance.x, distance.y, distance.z, distance.w};
+#pragma unroll
+        for (int v = 0; v < 4; ++v) {
+          const int q = kOwnIsRows ? i : v, s = kOwnIsRows ? v : i;
+          weights[q][s] = weight_of(grads[v], distances[v]);
+          near |= distances[v] < near_below[q] && distances[v] != 0;
+        }
+      }
+      if (__any_sync(~0u, near)) {
+        halves |= 1 << 8 * half;
+      } else {
+#pragma unroll
+        for (int q = 0; q < 4; ++q) {
+          recent_totals[q] += (weights[q][0] + weights[q][1]) + (weights[q][2] + weights[q][3]);
+        }
+        add_products(recent, weights, room.pieces[step % 2], half, lane);
       }
     }
-    __syncthreads();
-  }
-  float* out = work.out + (share.split * work.batch + share.b) * work.own_count * work.d;
+    if (lane == 0) left_out[step] = static_cast<uint16_t>(halves);
 #pragma unroll
-  for (int r = 0; r < kPer; ++r) {
-    const int row = own + r / 4 * kApart + r % 4;
-    if (share.own + row >= work.own_count) continue;
+    for (int q = 0; q < 4; ++q) {
+      totals[q] += recent_totals[q];
 #pragma unroll
-    for (int g = 0; g < 2; ++g) {
-      const int column = k + g * kApartK;
-      const int64_t left = work.d - share.k - column;
-      const float4 four = room.sums[2 * r + g][threadIdx.x];
-      float values[4] = {four.x, four.y, four.z, four.w};
-#pragma unroll
-      for (int v = 0; v < 4; ++v) {
-        const float relative = room.own[row][column + v] - room.centre[column + v];
-        values[v] = fmaf(room.totals[row], relative, values[v]);
-      }
-      store(out + (share.own + row) * work.d + share.k + column, values, work.packed_out && left >= 4, 0,
-            left);
+      for (int at = 0; at < kTiles * 4; ++at) sums[at / 4][q][at % 4] += recent[at / 4][q][at % 4];
     }
   }
+
+  float* out = work.out + (share.split * work.batch + share.b) * work.own_count * work.d +
+               first_own * work.d + share.k;
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    float total = totals[q];
+    total += __shfl_xor_sync(~0u, total, 1);
+    total += __shfl_xor_sync(~0u, total, 2);
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float weight = __shfl_sync(~0u, total, (2 * t + e) * 4);
+      const int point = own_of<kOwnIsRows>(q, 2 * t + e);
+#pragma unroll
+      for (int c = 0; c < 2 * kTiles; ++c) {
+        const int coordinate = 8 * c + g;
+        if (point >= own_left || coordinate >= coordinates) continue;
+        const float relative = own[point * work.d + coordinate] - centre[coordinate];
+        out[point * work.d + coordinate] = fmaf(weight, relative, -sums[c / 2][q][c % 2 * 2 + e]);
+      }
+    }
+  }
+}
+
+int64_t steps_of(const Backward& call) { return ceil_div(call.other_count(), kStep); }
+int64_t chunks_of(const Backward& call) { return ceil_div(call.d, kCoordinates); }
+
+template <typename S>
+int64_t own_warps_of(const Backward& call) {
+  return ceil_div(call.own_count(), S::kOwnPoints) * S::kWarps;
+}
+
+// Calls run(Shape, whether the inputs are float32 in whole vectors) with the largest shape that the device's
+// shared memory holds.
+template <typename Run>
+auto with_shape(const Backward& call, Run&& run) {
+  const auto holds = [&](size_t bytes) { return call.device.shared_bytes >= static_cast<int64_t>(bytes); };
+  const bool plain = call.dtype == Dtype::kFloat32 && is_packed(call);
+  if (plain && holds(sizeof(Room<Shape<8, 3>>))) return run(Shape<8, 3>{}, std::true_type{});
+  if (plain && holds(sizeof(Room<Shape<8, 2>>))) return run(Shape<8, 2>{}, std::true_type{});
+  if (plain) return run(Shape<4, 2>{}, std::true_type{});
+  return run(Shape<4, 2>{}, std::false_type{});
+}
+
+template <typename S>
+ProductWork product_work_of(const Backward& call) {
+  const int64_t floats = 4 * call.batch * chunks_of(call) * steps_of(call) * kParts;
+  ProductWork work{work_of(call, kCoordinates, S::kOwnPoints, kStep)};
+  work.pieces = reinterpret_cast<float4*>(call.scratch);
+  work.centre = call.scratch + floats;
+  work.left_out =
+      reinterpret_cast<uint8_t*>(call.scratch + floats + call.batch * chunks_of(call) * kCoordinates);
+  work.steps = steps_of(call);
+  return work;
+}
+
+template <typename S, bool kPlain>
+cudaError_t launch(const Backward& call) {
+  const ProductWork work = product_work_of<S>(call);
+  const int64_t parts = call.batch * chunks_of(call), units = parts * work.steps * (kParts / 2);
+  if (work.all.blocks > kMostBlocks || ceil_div(units, 256) > kMostBlocks)
+    return cudaErrorInvalidConfiguration;
+  float* centre = const_cast<float*>(work.centre);
+  float4* pieces = const_cast<float4*>(work.pieces);
+  centre_kernel<<<static_cast<unsigned>(parts), kCoordinates, 0, call.stream>>>(work.all, centre);
+  split_kernel<<<static_cast<unsigned>(ceil_div(units, 256)), 256, 0, call.stream>>>(work.all, centre, pieces,
+                                                                                     work.steps);
+  const auto kernel = call.own_is_rows ? product_kernel<S, true, kPlain> : product_kernel<S, false, kPlain>;
+  const int bytes = sizeof(Room<S>);
+  if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
+    return error;
+  }
+  kernel<<<static_cast<unsigned>(work.all.blocks), 32 * S::kWarps, bytes, call.stream>>>(work);
+  if (cudaError_t error = cudaGetLastError()) return error;
+  if (cudaError_t error = add_partials(call)) return error;
+  const int64_t own_warps = own_warps_of<S>(call);
+  const auto near = call.own_is_rows ? near_kernel<true> : near_kernel<false>;
+  near<<<static_cast<unsigned>(parts * own_warps), kNearThreads, 0, call.stream>>>(
+      work.all, work.left_out, call.out, own_warps, 2 * work.steps);
+  return cudaGetLastError();
 }
 
 }  // namespace
 
+int64_t product_scratch(const Backward& call) {
+  return with_shape(call, [&](auto shape, auto) {
+    const int64_t flags = ceil_div(own_warps_of<decltype(shape)>(call) * 2 * steps_of(call), 4);
+    return call.batch * chunks_of(call) * (4 * steps_of(call) * kParts + kCoordinates + flags);
+  });
+}
+
+// The number of parts whose blocks take the fewest steps one after the other; each costs about what four
+// steps do.
+int64_t product_splits(const Backward& call) {
+  return with_shape(call, [&](auto shape, auto) {
+    const int64_t steps = steps_of(call);
+    const int64_t blocks =
+        own_warps_of<decltype(shape)>(call) / decltype(shape)::kWarps * chunks_of(call) * call.batch;
+    int64_t best = 1, least = std::numeric_limits<int64_t>::max();
+    for (int64_t splits = 1; splits <= std::min(steps, kMostSplits); ++splits) {
+      const int64_t taken = ceil_div(blocks * splits, call.device.processors) * (ceil_div(steps, splits) + 4);
+      if (taken < least) least = taken, best = splits;
+    }
+    return best;
+  });
+}
+
 cudaError_t cdist_backward_product(const Backward& call) {
-  const auto kernel = call.own_is_rows ? product_kernel<true> : product_kernel<false>;
-  return launch_backward(kernel, call, kCoordinates, kThreads, sizeof(Room));
+  return with_shape(
+      call, [&](auto shape, auto plain) { return launch<decltype(shape), decltype(plain)::value>(call); });
 }
 
 }  // namespace kernels

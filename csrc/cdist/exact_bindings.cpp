@@ -53,11 +53,14 @@ Tensor by_register(const Tensor& x1, const Tensor& x2, double p, bool large) {
                  [large](const Exact& call) { return cdist_register(call, large); });
 }
 
-int processors_of(const Tensor& tensor) {
-  int processors = 0;
-  check_launch(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, tensor.get_device_index()),
+BackwardDevice device_of(const Tensor& tensor) {
+  BackwardDevice device{};
+  const int index = tensor.get_device_index();
+  check_launch(cudaDeviceGetAttribute(&device.processors, cudaDevAttrMultiProcessorCount, index),
                "cdist_backward");
-  return processors;
+  check_launch(cudaDeviceGetAttribute(&device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index),
+               "cdist_backward");
+  return device;
 }
 
 // grad and distance [batch, n, m], own and other [batch, n, d] and [batch, m, d], or the other way round if
@@ -79,17 +82,20 @@ Tensor backward(const Tensor& grad, const Tensor& own, const Tensor& other, cons
   const DeviceGuard guard(own.get_device_index());
   Tensor out = torch::stable::empty_like(own);
   if (out.numel() == 0) return out;
+  check(grad.numel() > 0, "cdist_backward takes at least one pair.");
   Backward call{grad.data_ptr(), static_cast<const float*>(distance.data_ptr()),
                 static_cast<const float*>(own.data_ptr()), static_cast<const float*>(other.data_ptr()),
                 static_cast<float*>(out.data_ptr())};
   call.own_is_rows = own_is_rows;
   call.batch = own.size(0), call.rows = grad.size(1), call.columns = grad.size(2), call.d = own.size(2);
   call.p = p, call.dtype = dtype_of(grad), call.stream = current_stream(own);
-  call.splits = splits_of(call, processors_of(own));
+  call.device = device_of(own);
+  call.splits = product ? product_splits(call) : difference_splits(call);
   Tensor partial = call.splits == 1 ? out : torch::stable::new_empty(own, {call.splits, out.numel()});
   call.partial = static_cast<float*>(partial.data_ptr());
+  Tensor scratch = torch::stable::new_empty(own, {product ? product_scratch(call) : 0});
+  call.scratch = static_cast<float*>(scratch.data_ptr());
   check_launch(product ? cdist_backward_product(call) : cdist_backward_difference(call), "cdist_backward");
-  check_launch(add_partials(call), "cdist_backward");
   return out;
 }
 

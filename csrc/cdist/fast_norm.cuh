@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cfloat>
+
 #include "norm.h"
 
 namespace kernels {
@@ -59,5 +61,29 @@ struct FastDistance {
     }
   }
 };
+
+// The roots of many sums in their place. For p = 2 one look at the smallest saves most of them the care for
+// denormals, which is three instructions out of four.
+template <Norm kNorm, int kRows, int kColumns>
+__device__ __forceinline__ void take_roots(float (&sums)[kRows][kColumns], float p) {
+  if constexpr (kNorm == Norm::kTwo) {
+    float least = sums[0][0];
+#pragma unroll
+    for (int i = 1; i < kRows * kColumns; ++i) least = fminf(least, sums[i / kColumns][i % kColumns]);
+    if (least >= FLT_MIN) {
+#pragma unroll
+      for (int i = 0; i < kRows * kColumns; ++i) {
+        float& sum = sums[i / kColumns][i % kColumns];
+        asm("sqrt.approx.ftz.f32 %0, %0;" : "+f"(sum));
+      }
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kRows * kColumns; ++i) {
+    float& sum = sums[i / kColumns][i % kColumns];
+    sum = FastDistance<kNorm>::root(sum, p);
+  }
+}
 
 }  // namespace kernels

@@ -1,27 +1,29 @@
 // Distances by tiles, as a matrix product is computed, with a subtraction before each multiply-add.
 //
-// A thread keeps kPer x kPer outputs in registers. Slices of coordinates lie in shared memory as they lie in
-// memory, a point a row, so they are copied there without passing through registers, the next while this one
-// is computed. A thread reads four coordinates of a point at once: those of its points of x1 stay in
-// registers while those of x2 pass by.
-#include <algorithm>
+// A thread keeps kRows x kColumns outputs in registers. Slices of coordinates lie in shared memory as they
+// lie in memory, a point a row, so they are copied there without passing through registers, the next while
+// this one is computed. A thread reads four coordinates of a point at once: those of its points of x1 stay in
+// registers while those of x2 pass by. A scheduler issues one instruction a cycle, of which a term takes two,
+// so that little else may be issued, and no read be waited for: each comes tens of terms before its use.
 #include <limits>
 
 #include "exact.h"
 #include "fast_norm.cuh"
-#include "vectors.cuh"
+#include "register_slices.cuh"
 
 namespace kernels {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kSide = 16;  // threads along each side of a tile
-constexpr int kBlocksPerSM = 2;
-constexpr int kSlice = 32;                     // coordinates
-constexpr int kPitch = kSlice + 4;             // of a row: eight neighbouring rows meet 32 banks
 constexpr int64_t kMostCoordinates = 1 << 24;  // of which 128 times as many still fit an int
 constexpr int kStages = 2;
-constexpr int kChunk = 2;  // coordinates that a thread reads at once
+
+// Outputs of a thread, a multiple of four along each side.
+struct Large {
+  static constexpr int kRows = 8, kColumns = 8, kBlocksPerSM = 2;
+};
+struct Small {
+  static constexpr int kRows = 4, kColumns = 4, kBlocksPerSM = 2;
+};
 
 // What every thread knows.
 struct Work {
@@ -34,70 +36,49 @@ struct Work {
   bool packed1, packed2, packed_out;  // whether vectors of four start at whole vectors
 };
 
-template <int kSize>
+template <typename Shape>
 struct Tile {
-  static constexpr int kPer = kSize / kSide, kGroups = kPer / 4;
-  float first[kStages][kSize][kPitch], second[kStages][kSize][kPitch];
-
-  // The row of shared memory that holds a point of the tile: points four apart are neighbours, since a thread
-  // has four in a row.
-  __device__ static int row_of(int point) {
-    constexpr int kGroup = kSize / kGroups;
-    return point / kGroup * kGroup + point % 4 * (kGroup / 4) + point % kGroup / 4;
-  }
+  static constexpr int kPoints1 = kSide * Shape::kRows, kPoints2 = kSide * Shape::kColumns;
+  float first[kStages][kPoints1][kPitch], second[kStages][kPoints2][kPitch];
 };
 
-template <int kBytes>
-__device__ __forceinline__ void copy_async(float* to, const float* from, bool exists) {
-  const auto shared = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(shared), "l"(from), "n"(kBytes),
-               "r"(exists ? kBytes : 0));  // what does not exist is 0
+template <int kChunk>
+__device__ __forceinline__ Pack<float, kChunk> read(const float* row) {
+  return *reinterpret_cast<const Pack<float, kChunk>*>(row);
 }
 
-template <int kKeep>
-__device__ __forceinline__ void wait_for_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kKeep) : "memory");
-}
-
-// Four coordinates of a point where no vector of memory holds them, or where they must be widened.
-__device__ __forceinline__ void bring_four(float* to, const void* x, int64_t at, int left, bool packed,
-                                           Dtype dtype) {
-  if (dtype == Dtype::kFloat32) {
-    const float* from = static_cast<const float*>(x) + at;
+// The terms of `depth` coordinates of a slice, to a multiple of kChunk. `first` and `second` are this
+// thread's first points; beyond the slice the rows' padding is read, and not used.
+template <Norm kNorm, int kRows, int kColumns>
+__device__ __forceinline__ void add_slice(float (&sums)[kRows][kColumns], const float* first,
+                                          const float* second, int depth, float p) {
+  constexpr bool kSpare = kNorm == Norm::kTwo || kNorm == Norm::kThree || kNorm == Norm::kThreeHalves;
+  constexpr int kChunk = kSpare ? 4 : 2;  // as far as registers go
+  static_assert(kChunk <= kPitch - kSlice && kColumns % 2 == 0);
+  const auto at = [](int point) { return row_of(point / 4 * kApart + point % 4) * kPitch; };
+  Pack<float, kChunk> points[kRows], others[2];
 #pragma unroll
-    for (int v = 0; v < 4; ++v) copy_async<4>(to + v, from + (v < left ? v : 0), v < left);
-    return;
-  }
-  float values[4];
-  if (dtype == Dtype::kBfloat16) {
-    load(values, static_cast<const __nv_bfloat16*>(x) + at, left, packed);
-  } else {
-    load(values, static_cast<const __half*>(x) + at, left, packed);
-  }
-  *reinterpret_cast<float4*>(to) = make_float4(values[0], values[1], values[2], values[3]);
-}
-
-// Coordinates from k of `count` points -> rows. Points past the end stand for the last one: what becomes of
-// them is not stored. Coordinates past the end are 0 in both inputs, which adds nothing to any norm.
-template <int kSize, bool kPlain>
-__device__ __forceinline__ void bring(float (*rows)[kPitch], const void* x, int64_t start, int count, int d,
-                                      int k, bool packed, Dtype dtype) {
-  constexpr int kVectors = kSlice / 4, kApart = kThreads / kVectors;  // between a thread's points
-  const int chunk = 4 * (threadIdx.x % kVectors), first = threadIdx.x / kVectors;
-  const int left = d - k - chunk;
-  start += left > 0 ? k + chunk : 0;
-  if constexpr (kPlain) {
-    const float* from = static_cast<const float*>(x) + start;
-#pragma unroll
-    for (int i = 0; i < kSize / kApart; ++i) {
-      const int point = first + i * kApart;
-      copy_async<16>(rows[Tile<kSize>::row_of(point)] + chunk, from + min(point, count - 1) * d, left > 0);
-    }
-  } else {
+  for (int r = 0; r < kRows; ++r) points[r] = read<kChunk>(first + at(r));
+  others[0] = read<kChunk>(second);
 #pragma unroll 1
-    for (int point = first; point < kSize; point += kApart) {
-      const int64_t at = start + min(point, count - 1) * d;
-      bring_four(rows[Tile<kSize>::row_of(point)] + chunk, x, at, left, packed, dtype);
+  for (int k = 0; k < depth; k += kChunk, first += kChunk, second += kChunk) {
+#pragma unroll
+    for (int c = 0; c < kColumns; ++c) {
+      const bool last = c == kColumns - 1;
+      others[(c + 1) % 2] = read<kChunk>(second + (last ? kChunk : at(c + 1)));
+#pragma unroll
+      for (int top = 0; top < kRows; top += 4) {
+#pragma unroll
+        for (int v = 0; v < kChunk; ++v) {
+#pragma unroll
+          for (int r = top; r < top + 4; ++r) {
+            const float difference = points[r].values[v] - others[c % 2].values[v];
+            sums[r][c] = FastDistance<kNorm>::add(sums[r][c], difference, p);
+          }
+        }
+#pragma unroll
+        for (int r = top; r < top + 4 && last; ++r) points[r] = read<kChunk>(first + at(r) + kChunk);
+      }
     }
   }
 }
@@ -114,87 +95,75 @@ __device__ __forceinline__ void store_four(void* out, int64_t at, const float (&
   }
 }
 
-__device__ __forceinline__ Pack<float, kChunk> read(const float* coordinates) {
-  return *reinterpret_cast<const Pack<float, kChunk>*>(coordinates);
+// This thread's outputs, of which the first is element `at`, and `rows` x `columns` are left from there.
+template <bool kPlain, int kRows, int kColumns>
+__device__ __forceinline__ void store_tile(const float (&roots)[kRows][kColumns], const Work& work,
+                                           int64_t at, int rows, int columns) {
+  const int64_t m = work.batches.m;
+  float* out = static_cast<float*>(work.out) + at;
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const bool exists = r / 4 * kApart + r % 4 < rows;
+#pragma unroll
+    for (int c = 0; c < kColumns; c += 4) {
+      const int apart = c / 4 * kApart;
+      const float four[4] = {roots[r][c], roots[r][c + 1], roots[r][c + 2], roots[r][c + 3]};
+      if constexpr (kPlain) {  // a vector is whole or past the end
+        if (exists && columns > apart) store(out + apart, four, true, 0, 4);
+      } else if (exists) {
+        store_four(work.out, at + apart, four, columns - apart, work.packed_out, work.dtype);
+      }
+    }
+    const int64_t step = r % 4 == 3 ? (kApart - 3) * m : m;
+    at += step, out += step;
+  }
 }
 
 // kPlain: float32 in whole vectors, which is what a kernel of few instructions is for.
-template <Norm kNorm, int kSize, bool kPlain>
-__global__ __launch_bounds__(kThreads, kBlocksPerSM) void register_kernel(const __grid_constant__ Work work) {
-  using Tiles = Tile<kSize>;
-  constexpr int kPer = Tiles::kPer,
-                kApart = kSize / Tiles::kGroups;  // groups of four points, and their distance
+template <Norm kNorm, typename Shape, bool kPlain>
+__global__ __launch_bounds__(kRegisterThreads,
+                             Shape::kBlocksPerSM) void register_kernel(const __grid_constant__ Work work) {
+  using Tiles = Tile<Shape>;
+  constexpr int kPoints1 = Tiles::kPoints1, kPoints2 = Tiles::kPoints2;
   extern __shared__ float4 room[];
   Tiles& tile = *reinterpret_cast<Tiles*>(room);
   const Batches& batches = work.batches;
-  const int64_t n = batches.n, m = batches.m;
-  const int64_t column = int64_t{kSize} * (blockIdx.x % work.tiles_m);
-  const int64_t row = int64_t{kSize} * (blockIdx.x / work.tiles_m % work.tiles_n);
-  const int64_t b = blockIdx.x / work.tiles_m / work.tiles_n;
   const int d = static_cast<int>(batches.d);
-  const int64_t start1 = batches.start1(b) + row * d, start2 = batches.start2(b) + column * d;
-  const int count1 = static_cast<int>(min(n - row, int64_t{kSize}));
-  const int count2 = static_cast<int>(min(m - column, int64_t{kSize}));
+  const int tile_m = blockIdx.x % work.tiles_m, tile_nb = blockIdx.x / work.tiles_m;
+  const int64_t b = tile_nb / work.tiles_n, row = int64_t{kPoints1} * (tile_nb % work.tiles_n);
+  const int64_t column = int64_t{kPoints2} * tile_m;
+  const int rows = static_cast<int>(min(batches.n - row, int64_t{kPoints1}));
+  const int columns = static_cast<int>(min(batches.m - column, int64_t{kPoints2}));
+  const int64_t start1 = b == 0 ? 0 : batches.start1(b), start2 = b == 0 ? 0 : batches.start2(b);
+  const int own = brought_point() * d + brought_coordinate();
+  int64_t at1 = start1 + row * d + own, at2 = start2 + column * d + own;
+  int to_bring = d;
+  const auto bring_slice = [&](int stage) {
+    if (to_bring > 0) {
+      const int left = to_bring - brought_coordinate(), point = brought_point();
+      bring<kPoints1, kPlain>(tile.first[stage], work.x1, at1, left, rows - point, d, work.packed1,
+                              work.dtype);
+      bring<kPoints2, kPlain>(tile.second[stage], work.x2, at2, left, columns - point, d, work.packed2,
+                              work.dtype);
+    }
+    at1 += kSlice, at2 += kSlice, to_bring -= kSlice;
+    asm volatile("cp.async.commit_group;");
+  };
 
   // A warp has 4 x 8 threads, so that it writes lines of 128 bytes.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int y = warp / 2 * 4 + lane / 8, x = warp % 2 * 8 + lane % 8;
-
-  const int slices = (d + kSlice - 1) / kSlice;
-  const auto bring_slice = [&](int slice) {
-    if (slice < slices) {
-      const int k = kSlice * slice, stage = slice % kStages;
-      bring<kSize, kPlain>(tile.first[stage], work.x1, start1, count1, d, k, work.packed1, work.dtype);
-      bring<kSize, kPlain>(tile.second[stage], work.x2, start2, count2, d, k, work.packed2, work.dtype);
-    }
-    asm volatile("cp.async.commit_group;");
-  };
-
-  float sums[kPer][kPer] = {};
-  for (int slice = 0; slice < kStages - 1; ++slice) bring_slice(slice);
-  for (int slice = 0; slice < slices; ++slice) {
+  float sums[Shape::kRows][Shape::kColumns] = {};
+  for (int stage = 0; stage < kStages - 1; ++stage) bring_slice(stage);
+  for (int left = d, stage = 0; left > 0; left -= kSlice, stage = (stage + 1) % kStages) {
     wait_for_copies<kStages - 2>();
     __syncthreads();  // all have brought this slice and are done with the one before
-    bring_slice(slice + kStages - 1);
-    const auto* first = tile.first[slice % kStages] + y;
-    const auto* second = tile.second[slice % kStages] + x;
-#pragma unroll(kPlain&& kNorm != Norm::kAny ? 4 : 1)  // as far as registers go
-    for (int k = 0; k < kSlice; k += kChunk) {
-      Pack<float, kChunk> points[kPer];
-#pragma unroll
-      for (int r = 0; r < kPer; ++r) points[r] = read(first[r / 4 * kApart + r % 4 * (kApart / 4)] + k);
-#pragma unroll
-      for (int c = 0; c < kPer; ++c) {
-        const auto other = read(second[c / 4 * kApart + c % 4 * (kApart / 4)] + k);
-#pragma unroll
-        for (int v = 0; v < kChunk; ++v) {
-#pragma unroll
-          for (int r = 0; r < kPer; ++r) {
-            sums[r][c] = FastDistance<kNorm>::add(sums[r][c], points[r].values[v] - other.values[v], work.p);
-          }
-        }
-      }
-    }
+    bring_slice((stage + kStages - 1) % kStages);
+    add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(left, kSlice), work.p);
   }
-
-#pragma unroll
-  for (int r = 0; r < kPer; ++r) {
-    const int64_t i = row + r / 4 * kApart + 4 * y + r % 4;
-    if (i >= n) continue;
-#pragma unroll
-    for (int g = 0; g < Tiles::kGroups; ++g) {
-      const int64_t j = column + g * kApart + 4 * x;
-      float roots[4];
-#pragma unroll
-      for (int v = 0; v < 4; ++v) roots[v] = FastDistance<kNorm>::root(sums[r][4 * g + v], work.p);
-      const int64_t at = (b * n + i) * m + j;
-      if constexpr (kPlain) {
-        store(static_cast<float*>(work.out) + at, roots, j < m, 0, 0);  // a vector is whole or past the end
-      } else {
-        store_four(work.out, at, roots, m - j, work.packed_out, work.dtype);
-      }
-    }
-  }
+  const int64_t at = (b * batches.n + row + 4 * y) * batches.m + column + 4 * x;
+  take_roots<kNorm>(sums, work.p);
+  store_tile<kPlain>(sums, work, at, rows - 4 * y, columns - 4 * x);
 }
 
 bool starts_whole(const void* x, int64_t stride, Dtype dtype) {
@@ -202,10 +171,12 @@ bool starts_whole(const void* x, int64_t stride, Dtype dtype) {
   return stride % 4 == 0 && aligned(x, 4 * size);
 }
 
-template <Norm kNorm, int kSize>
+template <Norm kNorm, typename Shape>
 cudaError_t launch(const Exact& call) {
+  using Tiles = Tile<Shape>;
   const Batches& batches = call.batches;
-  const int64_t tiles_n = ceil_div(batches.n, kSize), tiles_m = ceil_div(batches.m, kSize);
+  const int64_t tiles_n = ceil_div(batches.n, Tiles::kPoints1),
+                tiles_m = ceil_div(batches.m, Tiles::kPoints2);
   const int64_t tiles = batches.count() * tiles_n * tiles_m;
   if (tiles > std::numeric_limits<int>::max() || batches.d > kMostCoordinates)
     return cudaErrorInvalidConfiguration;
@@ -216,13 +187,13 @@ cudaError_t launch(const Exact& call) {
   work.packed1 = starts_whole(call.x1, batches.d, call.dtype);
   work.packed2 = starts_whole(call.x2, batches.d, call.dtype);
   work.packed_out = starts_whole(call.out, batches.m, call.dtype);
-  constexpr int kBytes = sizeof(Tile<kSize>);
   const bool plain = call.dtype == Dtype::kFloat32 && work.packed1 && work.packed2 && work.packed_out;
-  const auto kernel = plain ? register_kernel<kNorm, kSize, true> : register_kernel<kNorm, kSize, false>;
-  if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) {
+  const auto kernel = plain ? register_kernel<kNorm, Shape, true> : register_kernel<kNorm, Shape, false>;
+  const int bytes = sizeof(Tiles);
+  if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
     return error;
   }
-  kernel<<<static_cast<unsigned>(tiles), kThreads, kBytes, call.stream>>>(work);
+  kernel<<<static_cast<unsigned>(tiles), kRegisterThreads, bytes, call.stream>>>(work);
   return cudaGetLastError();
 }
 
@@ -232,7 +203,7 @@ cudaError_t cdist_register(const Exact& call, bool large) {
   if (call.batches.count() == 0 || call.batches.n == 0 || call.batches.m == 0) return cudaSuccess;
   return with_fast_norm(call.p, [&](auto norm) {
     constexpr Norm kNorm = decltype(norm)::value;
-    return large ? launch<kNorm, 8 * kSide>(call) : launch<kNorm, 4 * kSide>(call);
+    return large ? launch<kNorm, Large>(call) : launch<kNorm, Small>(call);
   });
 }
 

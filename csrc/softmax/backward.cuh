@@ -3,7 +3,8 @@
 #pragma once
 
 #include "backward.h"
-#include "block.cuh"
+#include "cluster.cuh"
+#include "rows.cuh"
 
 namespace kernels::softmax {
 
@@ -138,6 +139,7 @@ __device__ __forceinline__ float sum_of_row(float mine, float* partials, const P
   peers.wait();
   if (lane < peers.count) peers.put(&partials[peers.rank * kWarps + warp], mine, lane);
   if constexpr (kCluster) {
+    __syncwarp();  // the barrier wants whole warps
     peers.arrive();
     peers.wait();
   } else {

@@ -16,8 +16,9 @@ struct GradTask {
 // All return cudaErrorInvalidConfiguration for rows that they cannot hold.
 cudaError_t vector_backward(const GradTask& task);  // registers of a warp where they suffice, else of a block
 cudaError_t block_backward(const GradTask& task);   // registers of a block
-cudaError_t cluster_backward(const GradTask& task);  // registers of a cluster of blocks; sm_90
-cudaError_t online_backward(const GradTask& task);   // any width, read twice
+// Registers of a cluster of `blocks` blocks of `threads`; 0 chooses. sm_90
+cudaError_t cluster_backward(const GradTask& task, int blocks, int threads);
+cudaError_t online_backward(const GradTask& task);  // any width, read twice
 
 // As the forward's.
 Ring ring_for(const GradTask& task, int team);

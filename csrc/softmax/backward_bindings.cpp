@@ -44,8 +44,10 @@ Tensor online(const Tensor& grad, const Tensor& y) {
   return launched(grad, y, "softmax_online_backward", online_backward);
 }
 
-Tensor cluster(const Tensor& grad, const Tensor& y) {
-  return launched(grad, y, "softmax_cluster_backward", cluster_backward);
+Tensor cluster(const Tensor& grad, const Tensor& y, int64_t blocks, int64_t threads) {
+  return launched(grad, y, "softmax_cluster_backward", [&](const GradTask& task) {
+    return cluster_backward(task, static_cast<int>(blocks), static_cast<int>(threads));
+  });
 }
 
 Tensor ring(const Tensor& grad, const Tensor& y, int64_t team) {
@@ -59,7 +61,7 @@ cudaError_t tuned_rows(const GradTask& task, const Tensor& y) {
     case Design::kVector:
       return vector_backward(task);
     case Design::kCluster:
-      return cluster_backward(task);
+      return cluster_backward(task, 0, 0);
     case Design::kRing:
       return in_ring(task, y, 0);
     case Design::kOnline:
@@ -78,7 +80,7 @@ Tensor tuned(const Tensor& grad, const Tensor& y) {
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_vector_backward(Tensor grad, Tensor y) -> Tensor");
   m.def("softmax_online_backward(Tensor grad, Tensor y) -> Tensor");
-  m.def("softmax_cluster_backward(Tensor grad, Tensor y) -> Tensor");
+  m.def("softmax_cluster_backward(Tensor grad, Tensor y, int blocks, int threads) -> Tensor");
   m.def("softmax_ring_backward(Tensor grad, Tensor y, int team) -> Tensor");
   m.def("softmax_tuned_backward(Tensor grad, Tensor y) -> Tensor");
 }

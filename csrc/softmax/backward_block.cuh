@@ -43,7 +43,7 @@ template <typename T, int kThreads, int kVectors>
 cudaError_t launch_cluster_backward(const GradRows<T>& all, int cluster, cudaStream_t stream) {
   auto* kernel = all.g_to_dx.aligned ? &block_backward_kernel<T, kThreads, kVectors, true, true>
                                      : &block_backward_kernel<T, kThreads, kVectors, true, false>;
-  return launch_clusters(kernel, all, all.g_to_dx.rows, kThreads, cluster, stream);
+  return launch_together(kernel, all.g_to_dx.rows * cluster, kThreads, 0, cluster, stream, all);
 }
 
 }  // namespace kernels::softmax

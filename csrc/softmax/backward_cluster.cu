@@ -7,23 +7,28 @@ namespace {
 constexpr int kVectors = 4;
 static_assert(kMostClusterVectors == int64_t{kMaxCluster} * 1024 * kVectors, "What by_width can hold.");
 
-// Blocks of 512 threads, of which an SM has two, while 16 of them hold the row.
-template <typename T>
-cudaError_t by_width(const GradRows<T>& all, int64_t vectors, cudaStream_t stream) {
-  if (vectors > kMaxCluster * 512 * kVectors) {
-    return launch_cluster_backward<T, 1024, kVectors>(all, kMaxCluster, stream);
+template <int kThreads, typename T>
+cudaError_t by_width(const GradRows<T>& all, int64_t vectors, int blocks, cudaStream_t stream) {
+  if (blocks == 0) {
+    for (blocks = 1; blocks * kThreads * kVectors < vectors;) blocks *= 2;
   }
-  int cluster = 1;
-  while (cluster * 512 * kVectors < vectors) cluster *= 2;
-  return launch_cluster_backward<T, 512, kVectors>(all, cluster, stream);
+  if (blocks > kMaxCluster || blocks * kThreads * kVectors < vectors) return cudaErrorInvalidConfiguration;
+  return launch_cluster_backward<T, kThreads, kVectors>(all, blocks, stream);
 }
 
 }  // namespace
 
-cudaError_t cluster_backward(const GradTask& task) {
+cudaError_t cluster_backward(const GradTask& task, int blocks, int threads) {
   const int64_t vectors = task.g_to_dx.vectors();
-  if (vectors > kMostClusterVectors) return cudaErrorInvalidConfiguration;
-  return with_grad_rows(task, [&](const auto& all) { return by_width(all, vectors, task.g_to_dx.stream); });
+  const auto stream = task.g_to_dx.stream;
+  // Blocks of 512 threads, of which an SM has two, while as many as may be hold the row.
+  if (threads == 0) threads = vectors <= (blocks ? blocks : kMaxCluster) * 512 * kVectors ? 512 : 1024;
+  return with_grad_rows(task, [&](const auto& all) {
+    if (threads == 256) return by_width<256>(all, vectors, blocks, stream);
+    if (threads == 512) return by_width<512>(all, vectors, blocks, stream);
+    if (threads == 1024) return by_width<1024>(all, vectors, blocks, stream);
+    return cudaErrorInvalidValue;
+  });
 }
 
 }  // namespace kernels::softmax

@@ -42,9 +42,10 @@ struct GradSlices : Share {
 #if __CUDA_ARCH__ >= 900
   __device__ void fetch(const Turn& turn, Barrier& full) const {
     const auto slice = at(turn);
-    full.arrive_and_expect(slice.g.bytes() + slice.y.bytes());
-    slice.g.fetch(full);
-    slice.y.fetch(full);
+    const Piece g = slice.g.piece(), y = slice.y.piece();
+    full.arrive_and_expect(g.bytes + y.bytes);
+    g.fetch(slice.g.memory, full);
+    y.fetch(slice.y.memory, full);
   }
 #endif
   // A pair under a largest element of 0, which the ring's way to join pairs only adds.

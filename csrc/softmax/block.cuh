@@ -2,74 +2,15 @@
 // threads have to tell each other is one pair a warp: its largest element and its sum under that.
 #pragma once
 
-#include "power.cuh"
+#include "cluster.cuh"
 #include "rows.cuh"
 
 namespace kernels::softmax {
 
-constexpr int kMaxCluster = 16;  // more than 8 must be allowed for each kernel
-
-// The blocks of a cluster (sm_90): their number, this one's rank, and their common barrier in two halves.
-// Without clusters a row is one block's.
-template <bool kCluster>
-struct Peers {
-  unsigned count = 1, rank = 0;
-
-  __device__ Peers() {
-#if __CUDA_ARCH__ >= 900
-    if constexpr (kCluster) {
-      asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(count));
-      asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    }
-#endif
-  }
-  __device__ void arrive() const {
-#if __CUDA_ARCH__ >= 900
-    if constexpr (kCluster) asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-#endif
-  }
-  __device__ void wait() const {
-#if __CUDA_ARCH__ >= 900
-    if constexpr (kCluster) asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-  }
-  // Writes `value` to where `slot` lies in the shared memory of block `peer`.
-  __device__ void put(Partial* slot, const Partial& value, unsigned peer) const {
-#if __CUDA_ARCH__ >= 900
-    if constexpr (kCluster) {
-      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there(slot, peer)), "f"(value.largest),
-                   "f"(value.sum)
-                   : "memory");
-      return;
-    }
-#endif
-    *slot = value;
-  }
-  __device__ void put(float* slot, float value, unsigned peer) const {
-#if __CUDA_ARCH__ >= 900
-    if constexpr (kCluster) {
-      asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there(slot, peer)), "f"(value) : "memory");
-      return;
-    }
-#endif
-    *slot = value;
-  }
-
- private:
-#if __CUDA_ARCH__ >= 900
-  __device__ static unsigned there(const void* slot, unsigned peer) {
-    unsigned address;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(address)
-        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(slot))), "r"(peer));
-    return address;
-  }
-#endif
-};
-
 // grid: rows * cluster size. kThreads * kVectors * cluster size vectors hold at least one row.
 template <typename T, int kThreads, int kVectors, bool kCluster, bool kAligned>
-__global__ void __launch_bounds__(kThreads, 1) block_kernel(Rows<T> all) {
+__global__ void __launch_bounds__(kThreads, kCluster&& kAligned ? 1024 / kThreads : 1)
+    block_kernel(Rows<T> all) {
   constexpr int kV = kPerVector<T>, kWarps = kThreads / kWarp;
   __shared__ Partial partials[(kCluster ? kMaxCluster : 1) * kWarps];
   const Peers<kCluster> peers;
@@ -132,32 +73,10 @@ cudaError_t launch_block(const Rows<T>& all, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-// `kernel` in a cluster of `cluster` blocks for each row.
-template <typename All>
-cudaError_t launch_clusters(void (*kernel)(All), const All& all, int64_t rows, int threads, int cluster,
-                            cudaStream_t stream) {
-  if (rows > 2147483647 / cluster) return cudaErrorInvalidConfiguration;
-  if (cluster > 8) {
-    const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
-    if (error != cudaSuccess) return error;
-  }
-  cudaLaunchAttribute shape;
-  shape.id = cudaLaunchAttributeClusterDimension;
-  shape.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(rows * cluster));
-  config.blockDim = dim3(threads);
-  config.stream = stream;
-  config.attrs = &shape;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, all);
-}
-
-template <typename T, int kThreads, int kVectors>
+template <typename T, int kThreads, int kVectors, bool kAligned>
 cudaError_t launch_cluster(const Rows<T>& all, int cluster, cudaStream_t stream) {
-  auto* kernel = all.aligned ? &block_kernel<T, kThreads, kVectors, true, true>
-                             : &block_kernel<T, kThreads, kVectors, true, false>;
-  return launch_clusters(kernel, all, all.rows, kThreads, cluster, stream);
+  auto* kernel = &block_kernel<T, kThreads, kVectors, true, kAligned>;
+  return launch_together(kernel, all.rows * cluster, kThreads, 0, cluster, stream, all);
 }
 
 }  // namespace kernels::softmax

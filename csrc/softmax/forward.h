@@ -41,10 +41,11 @@ struct Task {
 constexpr int64_t kMostVectors = 4097;
 
 // All return cudaErrorInvalidConfiguration for rows that they cannot hold.
-cudaError_t vector_rows(const Task& task);   // registers of a warp where they suffice, else of a block
-cudaError_t block_rows(const Task& task);    // registers of a block
-cudaError_t cluster_rows(const Task& task);  // registers of a cluster of blocks; sm_90
-cudaError_t online_rows(const Task& task);   // any width, read twice
+cudaError_t vector_rows(const Task& task);  // registers of a warp where they suffice, else of a block
+cudaError_t block_rows(const Task& task);   // registers of a block
+// Registers of a cluster of `blocks` blocks of `threads`; 0 chooses. sm_90
+cudaError_t cluster_rows(const Task& task, int blocks, int threads);
+cudaError_t online_rows(const Task& task);  // any width, read twice
 
 // How the current device's blocks share the rows of `task` in a ring (sm_90); `team` 0 chooses by width and
 // number of rows.
@@ -54,5 +55,18 @@ inline int64_t scratch_bytes(const Ring& ring, int64_t rows) {
   return ring.team > 1 ? rows * ring.team * 8 : 0;
 }
 cudaError_t ring_rows(const Task& task, const Ring& ring, void* scratch);
+
+// How clusters of blocks that stay share the rows of `task` in registers (sm_90); cluster 0 where they
+// cannot.
+struct Pipeline {
+  int cluster;  // blocks that share a row
+  int threads;  // of a block: 512, two blocks to an SM, or 1024
+  int slice;    // vectors of a row that a block holds
+  int ahead;    // slices of rows to come that it has room for
+};
+
+// 0 chooses.
+Pipeline pipeline_for(const Task& task, int cluster, int threads, int ahead);
+cudaError_t pipeline_rows(const Task& task, const Pipeline& pipe);
 
 }  // namespace kernels::softmax

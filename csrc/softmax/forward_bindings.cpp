@@ -1,6 +1,5 @@
-// kernels::softmax_vector, _online, _cluster, _ring and _tuned, each also as ..._forward: torch's tensors in,
-// the launchers of forward.h out. Each works along the last dim of a tensor of any strides; its output is
-// contiguous.
+// kernels::softmax_vector, _online, _cluster, _pipeline, _ring and _tuned: torch's tensors in, the launchers
+// of forward.h out. Each works along the last dim of a tensor of any strides; its output is contiguous.
 #include "../common/stable_cuda.h"
 #include "forward.h"
 #include "row.h"
@@ -34,11 +33,23 @@ cudaError_t in_ring(const Task& task, const Tensor& x, int team) {
 
 Tensor vector(const Tensor& x) { return launched(x, "softmax_vector", vector_rows); }
 Tensor online(const Tensor& x) { return launched(x, "softmax_online", online_rows); }
-Tensor cluster(const Tensor& x) { return launched(x, "softmax_cluster", cluster_rows); }
 
 Tensor ring(const Tensor& x, int64_t team) {
   return launched(x, "softmax_ring",
                   [&](const Task& task) { return in_ring(task, x, static_cast<int>(team)); });
+}
+
+Tensor cluster(const Tensor& x, int64_t blocks, int64_t threads) {
+  return launched(x, "softmax_cluster", [&](const Task& task) {
+    return cluster_rows(task, static_cast<int>(blocks), static_cast<int>(threads));
+  });
+}
+
+Tensor pipeline(const Tensor& x, int64_t cluster, int64_t threads, int64_t ahead) {
+  return launched(x, "softmax_pipeline", [&](const Task& task) {
+    return pipeline_rows(task, pipeline_for(task, static_cast<int>(cluster), static_cast<int>(threads),
+                                            static_cast<int>(ahead)));
+  });
 }
 
 cudaError_t tuned_rows(const Task& task, const Tensor& x) {
@@ -60,19 +71,20 @@ Tensor tuned(const Tensor& x) {
       /*packed=*/dtype_of(x) == Dtype::kFloat64);
 }
 
-// The first of two is what autograd knows; the second is for calls without a gradient, and has no Python in
+// The first of two is what autograd knows; ..._forward is for calls without a gradient, and has no Python in
 // its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_vector(Tensor x) -> Tensor");
   m.def("softmax_vector_forward(Tensor x) -> Tensor");
   m.def("softmax_online(Tensor x) -> Tensor");
   m.def("softmax_online_forward(Tensor x) -> Tensor");
-  m.def("softmax_cluster(Tensor x) -> Tensor");
-  m.def("softmax_cluster_forward(Tensor x) -> Tensor");
+  m.def("softmax_cluster(Tensor x, int blocks, int threads) -> Tensor");
+  m.def("softmax_cluster_forward(Tensor x, int blocks, int threads) -> Tensor");
   m.def("softmax_ring(Tensor x, int team) -> Tensor");
   m.def("softmax_ring_forward(Tensor x, int team) -> Tensor");
   m.def("softmax_tuned(Tensor x) -> Tensor");
   m.def("softmax_tuned_forward(Tensor x) -> Tensor");
+  m.def("softmax_pipeline(Tensor x, int cluster, int threads, int ahead) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
@@ -86,6 +98,7 @@ STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_ring_forward", TORCH_BOX(&ring));
   m.impl("softmax_tuned", TORCH_BOX(&tuned));
   m.impl("softmax_tuned_forward", TORCH_BOX(&tuned));
+  m.impl("softmax_pipeline", TORCH_BOX(&pipeline));
 }
 
 }  // namespace

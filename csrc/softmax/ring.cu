@@ -1,7 +1,7 @@
 // How many blocks share a row, and how deep their rings are.
 #include <algorithm>
 
-#include "attributes.h"
+#include "current_device.h"
 #include "forward.h"
 #include "ring_forward.cuh"
 
@@ -24,7 +24,7 @@ int64_t depth_of(const Task& task) {
 }  // namespace
 
 Ring ring_of(const RingLoad& load, int team) {
-  if (device_attribute(cudaDevAttrComputeCapabilityMajor) < 9) return {};
+  if (!has_clusters()) return {};
   const int blocks = device_attribute(cudaDevAttrMultiProcessorCount);
   const int64_t bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - load.control_bytes;
   const int64_t room = bytes / 16 / load.tensors;

@@ -7,53 +7,13 @@
 
 #include "power.cuh"
 #include "ring.h"
-#include "rows.cuh"
+#include "slice.cuh"
 
 namespace kernels::softmax {
 
 constexpr int kPolls = kMaxTeam / kWarp;  // a warp polls all blocks of a team at once
 static_assert(kMaxTeam % kWarp == 0, "Every lane of the polling warp looks at kPolls blocks.");
 constexpr int kRoleWarps = 3;  // beside the workers: producer, publisher, poller
-
-// A barrier in shared memory. Its phase ends when the arrivals it was made for, and the bytes that were
-// announced, are in; phases are told apart by their parity.
-struct Barrier {
-  uint64_t state;
-
-  __device__ static unsigned address_of(const void* pointer) {
-    return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
-  }
-  __device__ unsigned address() const { return address_of(&state); }
-
-#if __CUDA_ARCH__ >= 900
-  __device__ void init(int arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(address()), "r"(arrivals) : "memory");
-  }
-  __device__ void arrive() {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address()) : "memory");
-  }
-  __device__ void arrive_and_expect(unsigned bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address()), "r"(bytes)
-                 : "memory");
-  }
-  __device__ void wait(unsigned parity) {
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "again:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
-        "@!done bra again;\n}" ::"r"(address()),
-        "r"(parity)
-        : "memory");
-  }
-  // `bytes` from device memory, by the copy engine; both ends on 16-byte boundaries.
-  __device__ void copy(void* to, const void* from, unsigned bytes) {
-    asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-            address_of(to)),
-        "l"(from), "r"(bytes), "r"(address())
-        : "memory");
-  }
-#endif
-};
 
 template <int kWarps>
 struct Control {                // in shared memory, one entry a stage
@@ -132,47 +92,12 @@ struct Slice {
 
   __host__ __device__ static constexpr int room(int slice) { return slice + (kAligned ? 0 : 1); }
 
-#if __CUDA_ARCH__ >= 900
-  // Only 16-byte pieces that hold some of the row are read.
-  __device__ unsigned bytes() const {
-    return end > begin && high() > low() ? static_cast<unsigned>(high() - low()) : 0;
-  }
-  __device__ void fetch(Barrier& full) const {
-    const auto start = reinterpret_cast<uintptr_t>(row.source(begin));
-    if (bytes() > 0) {
-      full.copy(memory + (low() - start) / 16, reinterpret_cast<const void*>(low()), bytes());
-    }
-  }
-#endif
+  __device__ Piece piece() const { return {row, begin, end}; }
 
   // Vectors first, first + step, ... of the row; past the slice's end and outside the row, `outside`.
   template <int kCount>
   __device__ void read(int first, int step, uint4 outside, uint4 (&bits)[kCount]) const {
-    const uint4* from = memory + (first - begin);
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) bits[i] = first + i * step < end ? from[i * step] : outside;
-    if constexpr (!kAligned) {
-      if (row.shift) {
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-          if (first + i * step < end) bits[i] = straddling(bits[i], from[i * step + 1], row.shift);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const int v = first + i * step;
-        if (v < end && !row.whole(v)) row.mask(v, bits[i], outside);
-      }
-    }
-  }
-
- private:
-  __device__ uintptr_t low() const {
-    return max(reinterpret_cast<uintptr_t>(row.source(begin)), reinterpret_cast<uintptr_t>(row.x) / 16 * 16);
-  }
-  __device__ uintptr_t high() const {
-    const auto stop = reinterpret_cast<uintptr_t>(row.source(end)) + (row.shift ? 16 : 0);
-    return min(stop, (reinterpret_cast<uintptr_t>(row.x + row.cols) + 15) / 16 * 16);
+    read_slice(row, begin, end, memory, first, step, outside, bits);
   }
 };
 

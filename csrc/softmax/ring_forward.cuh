@@ -68,8 +68,7 @@ struct ForwardSlices : Share {
 #if __CUDA_ARCH__ >= 900
   __device__ void fetch(const Turn& turn, Barrier& full) const {
     const auto slice = at(turn);
-    full.arrive_and_expect(slice.bytes());
-    slice.fetch(full);
+    fetch_slice(slice.row, slice.begin, slice.end, slice.memory, full);
   }
 #endif
   template <int kThreads>

@@ -57,23 +57,25 @@ inline Tensor empty_bytes(const Tensor& x, int64_t bytes) {
   return made(1, &bytes, &stride, aoti_torch_dtype_uint8(), x);
 }
 
+inline Tensor contiguous_copy(const Tensor& x) {
+  Tensor dense = empty_contiguous(x);
+  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(dense.get(), x.get(), /*non_blocking=*/0));
+  return dense;
+}
+
 inline int64_t cols_of(const Tensor& x) { return x.dim() == 0 ? 1 : x.size(x.dim() - 1); }
 
 // `x`, or a contiguous copy where its rows are not evenly spaced or not dense; `packed`: or lie apart.
 inline Tensor with_even_rows(const Tensor& x, bool packed) {
   const int64_t cols = cols_of(x), stride = row_stride(x, cols);
   if (packed ? stride == cols : stride >= 0) return x;
-  Tensor dense = empty_contiguous(x);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(dense.get(), x.get(), /*non_blocking=*/0));
-  return dense;
+  return contiguous_copy(x);
 }
 
 // `x`, which is contiguous, or a copy where it does not start on the boundary of a 16-byte vector.
 inline Tensor on_boundary(const Tensor& x) {
   if (reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0) return x;
-  Tensor moved = empty_contiguous(x);
-  TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(moved.get(), x.get(), /*non_blocking=*/0));
-  return moved;
+  return contiguous_copy(x);
 }
 
 }  // namespace kernels::softmax

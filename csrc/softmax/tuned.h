@@ -1,8 +1,8 @@
 // Which design is the fastest for which rows: measured, see kernels/softmax/NOTES.md.
 #pragma once
 
-#include "attributes.h"
 #include "backward.h"
+#include "current_device.h"
 #include "forward.h"
 
 namespace kernels::softmax {
@@ -20,6 +20,10 @@ inline Design design_for(const Task& task) {
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 
+// Along a dim that is not the last: a tile in registers where one fits, else two reads.
+constexpr int kStridedChunk = 64, kOnlineChunk = 128;  // bytes of a tile's columns to aim at
+constexpr int kStridedBlock = 0;                       // as small a block as holds the tile
+
 // Of the backward; the widths are those of one tensor, and both rows are held. Not yet measured.
 // design     | rows                                          | because
 // vector     | up to 64 KiB                                  | in registers, no exchange between blocks
@@ -31,7 +35,7 @@ inline Design design_for(const GradTask& task) {
   const int64_t vectors = task.g_to_dx.vectors();
   if (!task.g_to_dx.known()) return Design::kRow;
   if (vectors <= kMostVectors) return Design::kVector;
-  if (device_attribute(cudaDevAttrComputeCapabilityMajor) < 9) return Design::kOnline;
+  if (!has_clusters()) return Design::kOnline;
   if (vectors <= kMostClusterVectors) return Design::kCluster;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 
 _PRODUCT_ABOVE = 16  # coordinates; up to there the gradient is bound by reading, and differences are free
@@ -23,19 +25,34 @@ def register(name: str) -> None:
 
     def backward(ctx, grad):
         x1, x2, *saved = ctx.saved_tensors
-        wide1, wide2 = x1.float(), x2.float()
-        # A distance rounded to a half type is right as a value, but not to divide by or compare with.
-        distance = saved[0] if saved else forward(wide1, wide2, ctx.p, *ctx.options)
-        pairs = grad.contiguous(), distance, ctx.p
-        grads = (
-            _gradient(*pairs, wide1, wide2, True) if ctx.needs_input_grad[0] else None,
-            _gradient(*pairs, wide2, wide1, False) if ctx.needs_input_grad[1] else None,
-        )
-        grads = (grad if grad is None else grad.to(x1.dtype) for grad in grads)
+        grads = gradients(grad, x1, x2, ctx.p, saved, forward, ctx.options, ctx.needs_input_grad)
         return (*grads, None, *[None] * len(ctx.options))
 
     torch.library.register_fake(f"kernels::{name}", fake)
     torch.library.register_autograd(f"kernels::{name}", backward, setup_context=keep)
+
+
+def gradients(
+    grad: torch.Tensor,
+    x1: torch.Tensor,
+    x2: torch.Tensor,
+    p: float,
+    saved: Sequence[torch.Tensor],
+    forward: Callable[..., torch.Tensor],
+    options: Sequence[bool],
+    needed: Sequence[bool],
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Of x1 [o, i, n, d] and x2 [o, i, m, d] in their dtype, where `needed`; a batch dim of 1 stands for any.
+
+    `saved` holds the distances if they are float32: rounded to a half type they are right as values, but not
+    to divide by or compare with, and are computed again by `forward(x1, x2, p, *options)`.
+    """
+    wide1, wide2 = x1.float(), x2.float()
+    distance = saved[0] if saved else forward(wide1, wide2, p, *options)
+    pairs = grad.contiguous(), distance, p
+    first = _gradient(*pairs, wide1, wide2, True).to(x1.dtype) if needed[0] else None
+    second = _gradient(*pairs, wide2, wide1, False).to(x2.dtype) if needed[1] else None
+    return first, second
 
 
 def _gradient(
@@ -47,7 +64,7 @@ def _gradient(
     own_is_rows: bool,
 ) -> torch.Tensor:
     """Of `own` [o, i, points, d], in float32; `grad` and `distance` are [o, i, n, m]."""
-    if p == 0:
+    if p == 0 or grad.numel() == 0:
         return torch.zeros_like(own)
     o, i, n, m = grad.shape
     full = torch.ops.kernels.cdist_backward(

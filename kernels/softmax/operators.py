@@ -1,14 +1,24 @@
-"""Softmax along the last dim by the operators of two files of `csrc/softmax`, loaded before this.
+"""The operators of `csrc/softmax/{forward,backward,strided}_bindings.cpp`, loaded before this.
 
-They are `forward_bindings.cpp` and `backward_bindings.cpp`.
+Those called strided work along the dim that they are given, from 0 on; the others along the last. The first
+five have a gradient.
 """
 
 from __future__ import annotations
 
-from kernels.softmax.registration import softmax_by
+import torch
+
+from kernels.softmax.registration import contiguous, softmax_by
 
 vector = softmax_by("softmax_vector")
 online = softmax_by("softmax_online")
-cluster = softmax_by("softmax_cluster")
+cluster = softmax_by("softmax_cluster")  # (x, blocks, threads)
 ring = softmax_by("softmax_ring")  # (x, team)
 tuned = softmax_by("softmax_tuned")
+pipeline = torch.ops.kernels.softmax_pipeline.default
+strided = torch.ops.kernels.softmax_strided.default
+strided_online = torch.ops.kernels.softmax_strided_online.default
+strided_tuned = torch.ops.kernels.softmax_strided_tuned.default
+
+for _operator in (pipeline, strided, strided_online, strided_tuned):
+    torch.library.register_fake(_operator.name(), contiguous)

@@ -20,7 +20,7 @@ def flag_gems(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
 
 
 def quack(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """QuACK's kernel in the CuTe DSL (github.com/Dao-AILab/quack). x: (rows, cols); dim: its last."""
+    """QuACK's kernel in the CuTe DSL (github.com/Dao-AILab/quack). x: (..., cols); dim: its last."""
     from quack.softmax import softmax
 
-    return softmax(x)
+    return softmax(x.flatten(0, -2)).view_as(x)

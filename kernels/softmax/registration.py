@@ -21,7 +21,7 @@ def softmax_by(name: str) -> Callable[..., torch.Tensor]:
     differentiable, forward, backward = (
         getattr(ops, name + end).default for end in ("", "_forward", "_backward")
     )
-    torch.library.register_fake(forward, _contiguous)
+    torch.library.register_fake(forward, contiguous)
     return recorded(differentiable, forward, backward)
 
 
@@ -30,8 +30,8 @@ def recorded(differentiable, forward: Callable, backward) -> Callable[..., torch
 
     Registers the fakes and the gradient of the two ops. What is kept for the gradient is the output alone.
     """
-    torch.library.register_fake(differentiable, _contiguous)
-    torch.library.register_fake(backward, lambda grad, y, *how: _contiguous(y))
+    torch.library.register_fake(differentiable, contiguous)
+    torch.library.register_fake(backward, lambda grad, y, *how: contiguous(y))
     _register_gradient(differentiable, backward)
 
     # A small call waits for this code: it asks as little as it can.
@@ -43,7 +43,8 @@ def recorded(differentiable, forward: Callable, backward) -> Callable[..., torch
     return rows
 
 
-def _contiguous(x: torch.Tensor, *how) -> torch.Tensor:
+def contiguous(x: torch.Tensor, *how) -> torch.Tensor:
+    """The shape rule of all own softmax ops."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 

@@ -16,7 +16,7 @@ def over_rows(kernel: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, d
     `dim` innermost. A 0-dim tensor is one row of one element. Raises IndexError for a dim that is not there.
     """
     if x.dim() == 0:
-        _check_dim(x, dim)
+        check_dim(x, dim)
         return kernel(x.reshape(1)).reshape(())
     return along_last(lambda rows: kernel(rows.contiguous()), x, dim)
 
@@ -25,14 +25,23 @@ def along_last(kernel: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, 
     """As `over_rows`, for a kernel that takes any tensor, a 0-dim one too, and copies where it must."""
     if dim in (-1, x.dim() - 1):
         return kernel(x)
-    _check_dim(x, dim)
+    check_dim(x, dim)
     return kernel(x) if x.dim() == 0 else kernel(x.movedim(dim, -1)).movedim(-1, dim)
 
 
-def _check_dim(x: torch.Tensor, dim: int) -> None:
+def check_dim(x: torch.Tensor, dim: int) -> None:
+    """Raise IndexError for a dim that is not there; a 0-dim tensor has one."""
     dims = max(x.dim(), 1)
     if not -dims <= dim < dims:
         raise IndexError(f"dim {dim} is out of range for {x.dim()} dimensions.")
+
+
+def along_dim(kernel: Callable[[torch.Tensor, int], torch.Tensor], x: torch.Tensor, dim: int) -> torch.Tensor:
+    """As `over_rows`, for a kernel that takes a tensor of one dim or more, and which of them, from 0 on."""
+    check_dim(x, dim)
+    if x.dim() == 0:
+        return kernel(x.reshape(1), 0).reshape(())
+    return kernel(x, dim % x.dim())
 
 
 def refuse_wider(name: str, x: torch.Tensor, dim: int, widest: int) -> None:

@@ -48,7 +48,7 @@ class Here:
     pid, usable = os.getpid(), True
 
     def __init__(self, settings: Any) -> None:
-        from runner.judge import Judge
+        from runner.check.judge import Judge
 
         self.settings, self._judge = settings, Judge(None)
         self._judge.hello(settings.device, 1)
@@ -71,7 +71,8 @@ class Check:
     """All variants of one planned case."""
 
     def __init__(self, here: Here, planned: Any) -> None:
-        from runner import exchange, model, prove
+        from runner import model
+        from runner.check import exchange, prove
 
         self.here, self.planned = here, planned
         outbox = functools.partial(exchange.Outbox, here.settings.device, model.HOST)
@@ -80,7 +81,7 @@ class Check:
 
     def once(self, seed: int, entries: list[Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
         """The verdict on each of these with that seed."""
-        from runner.judging import Judging
+        from runner.parent.judging import Judging
 
         self.here.settings = replace(self.here.settings, seed=seed)
         judging = Judging(self.here, self.planned)
@@ -89,8 +90,8 @@ class Check:
         judging.close()
 
     def _verdict(self, judging: Any, entry: Any) -> dict[str, Any]:
-        from runner import prove
-        from runner.build import NotInstalled
+        from runner.build.variant import NotInstalled
+        from runner.check import prove
 
         draws = judging.draws(entry)
         for position, draw in draws.items():
@@ -111,7 +112,7 @@ class Check:
         return judging.verdict(entry, proof.facts)
 
     def _callable(self, entry: Any) -> Any:
-        from runner.build import build
+        from runner.build.variant import build
 
         if entry.index not in self.built:
             self.built[entry.index] = build(entry.variant, self.here.settings.device, Path(self.here.keep)).fn
@@ -119,7 +120,7 @@ class Check:
 
 
 def settings_of(op: str, arguments: argparse.Namespace) -> Any:
-    from runner.config import compose
+    from runner.config.compose import compose
 
     words = [f"op={op}", "variant=all", f"dtype={DTYPES}", "direction=[forward,backward]"]
     words += [f"shapes={arguments.shapes or SMALL[op]}", f"device={arguments.device}", "mode=check"]
@@ -128,7 +129,7 @@ def settings_of(op: str, arguments: argparse.Namespace) -> Any:
 
 def measure(op: str, arguments: argparse.Namespace, until: float) -> tuple[Passed, list[str]]:
     """Seeds passed and refusals of one op."""
-    from runner import prove
+    from runner.check import prove
     from runner.plan import plan
 
     settings = settings_of(op, arguments)

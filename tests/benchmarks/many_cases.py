@@ -17,8 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from runner import config, driver, report, supervisor
-from runner.record import Record
+from runner import driver
+from runner.config import compose
+from runner.process import supervisor
+from runner.record.folder import Record
+from runner.report import report
 
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 WAITED: collections.Counter[str] = collections.Counter()
@@ -66,7 +69,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tempfile.tempdir = folder  # with a device lock of its own: no other run is waited for
         start = time.perf_counter()
-        settings = config.compose([*words, f"output={folder}"])
+        settings = compose.compose([*words, f"output={folder}"])
         composed = time.perf_counter() - start
         start = time.perf_counter()
         outcome = driver.execute(settings, show=False)

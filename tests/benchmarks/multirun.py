@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 BARE = f"""
 import hydra
-import runner.config  # stores the schema
+import runner.config.compose  # stores the schema
 @hydra.main(version_base="1.3", config_path="{ROOT / "conf"}", config_name="config")
 def main(config):
     pass

@@ -17,8 +17,8 @@ from pathlib import Path
 import yaml
 
 from runner import cli
-from runner.before_after import STEP
-from runner.triage import gain_percent
+from runner.profile.before_after import STEP
+from runner.profile.triage import gain_percent
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 COLUMNS = (
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     asked = parser.parse_args()
     workload = yaml.safe_load((ROOT / "conf" / "workload" / "train_step.yaml").read_text())
-    from runner.devices import resolve
+    from runner.config.devices import resolve
 
     device = resolve(asked.device)
     with tempfile.TemporaryDirectory() as scratch:

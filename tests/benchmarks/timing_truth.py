@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from runner import load  # noqa: E402
-from runner.measure import Watch, clock_for, rule_for, take_turns  # noqa: E402
-from runner.samples import Trial  # noqa: E402
+from runner.measure.samples import Trial  # noqa: E402
+from runner.measure.turns import Watch, clock_for, rule_for, take_turns  # noqa: E402
 
 Row = tuple[str, str, float, float, str]  # part, case, measured, expected, goal
 

@@ -1,0 +1,1 @@
+"""The stages `build` and `inputs`: a variant as a callable, and what it is called with."""

@@ -1,0 +1,1 @@
+"""Two runs against each other: `python -m runner.compare A B`."""

@@ -1,0 +1,1 @@
+"""What the parent does while the worker works: one case or step at a time, asked, judged, recorded."""

@@ -1,0 +1,158 @@
+"""The tables of a profile on the terminal and as markdown, from its files. Computes nothing anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from runner.files import write_whole
+from runner.report import steps, words
+from runner.report.steps import MOST_ROWS, Grid
+
+_NOT_A_TERMINAL = 1000
+
+
+def tables(folder: Path) -> list[Grid]:
+    """Everything a run's folder has of profiles; empty where it has none."""
+    found = [
+        *_of_variants(folder),
+        *steps.side_by_side(folder),
+        *steps.step(folder),
+        *steps.comparison(folder),
+    ]
+    found += steps.claims(folder)
+    return [each for each in found if each[2] or each[3]]
+
+
+def _of_variants(folder: Path) -> Iterable[Grid]:
+    for row in words.read(folder / "profiles.csv"):
+        own = folder / row["folder"]
+        kernels = words.read(own / "kernels.csv")
+        where = [text for text in (row["variant"], row["case_id"]) if text]
+        name = f"profile of {' '.join(where)}"
+        yield (_kernels(name, kernels) if kernels else _operators(name, words.read(own / "operators.csv")))
+        yield (
+            "",
+            [],
+            [],
+            [*_said_of(row), *steps.waits(words.read(own / "syncs.csv")), f"  traces: {own}"],
+        )
+
+
+def _kernels(name: str, rows: Sequence[dict[str, str]]) -> Grid:
+    headings = ["share", "device time", "launches", "kernel", "grid", "registers", "operator", "line"]
+    lines = [
+        [
+            words.percent(row["share_percent"]),
+            words.us(row["device_us"]),
+            row["launches_per_call"],
+            words.short(row["kernel"], 50),
+            row["grid"],
+            row["registers"],
+            row["operator"].removeprefix("aten::"),
+            words.line(row["python"]),
+        ]
+        for row in rows[:MOST_ROWS]
+    ]
+    return f"{name}: {words.counted(rows, 'kernel')}", headings, lines, _rest(rows)
+
+
+def _operators(name: str, rows: Sequence[dict[str, str]]) -> Grid:
+    headings = ["share", "time", "calls", "operator", "line"]
+    rows = [row for row in rows if row["kind"] == "operator"]
+    some = [row for row in rows if float(row["share_percent"]) >= 0.1]
+    lines = [
+        [
+            words.percent(row["share_percent"]),
+            words.us(row["device_us"]),
+            words.number(row["calls"]),
+            row["operator"].removeprefix("aten::"),
+            words.line(row["python"]),
+        ]
+        for row in some[:MOST_ROWS]
+    ]
+    return f"{name}: {words.counted(rows, 'operator')}", headings, lines, _rest(rows[: len(some)] or rows)
+
+
+def _rest(rows: Sequence[dict[str, str]]) -> list[str]:
+    rest = rows[MOST_ROWS:]
+    share = sum(float(row["share_percent"]) for row in rest)
+    return [f"  and {len(rest)} more, {share:.1f} % together"] if rest else []
+
+
+def _said_of(row: dict[str, str]) -> Iterable[str]:
+    yield (
+        f"  {words.us(row['device_us'])} a call against {words.us(row['timed_us'])} timed "
+        f"({float(row['difference_percent']):+.1f} %)"
+    )
+    if row["moved_over_must"]:
+        must, moved = (float(row[name]) / 1e6 for name in ("must_move_bytes", "moved_bytes"))
+        ratio = float(row["moved_over_must"])
+        yield f"  must move {must:.4g} MB; its operators move {moved:.4g} MB by their shapes, {ratio:.3g}x"
+    if float(row["product_percent"] or 0):
+        yield f"  {float(row['product_percent']):.0f} % of its time are matrix products"
+    if row["loop_us"]:
+        busy, waited = (float(row[name]) for name in ("loop_busy_percent", "waited_percent"))
+        yield (
+            f"  in a loop the GPU works {busy:.0f} % of the time; {waited:.0f} % of its kernels waited for"
+            f" their launch; the host is {words.us(row['ahead_us'])} ahead, the longest gap"
+            f" {words.us(row['longest_gap_us'])} (under the profiler, which slows the host)"
+        )
+        launches = 100 * float(row["launch_us"]) / float(row["host_us"])
+        host = f"of {words.us(row['host_us'])} of host time a call"
+        yield f"  {host} {words.us(row['launch_us'])} ({launches:.0f} %) are launches"
+    if row["note"]:
+        yield f"  {row['note']}"
+
+
+# ---- where it goes ----
+
+
+def show(folder: Path, console: Console | None = None) -> None:
+    """On standard output, after the tables of the run."""
+    console = console or Console()
+    console = console if console.is_terminal else Console(width=_NOT_A_TERMINAL)
+    for title, headings, lines, sentences in tables(folder):
+        if title:
+            console.print(Text(title, style="bold"), soft_wrap=True)
+        if lines:
+            console.print(_grid(headings, lines))
+        for sentence in sentences:
+            console.print(Text(sentence, style="dim"), soft_wrap=True)
+        if not title:
+            console.print()
+
+
+def _grid(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for i, name in enumerate(headings):
+        number = all(line[i][:1].isdigit() or line[i][:1] in "-" for line in lines)
+        table.add_column(name, justify="right" if number else "left")
+    for line in lines:
+        table.add_row(*map(Text, line))
+    return table
+
+
+def write(folder: Path) -> None:
+    """`profile.md` beside the tables that it was made from; nothing where there is no profile."""
+    if text := markdown(folder):
+        write_whole(folder / "profile.md", f"# {folder.name}\n\n{text}")
+
+
+def markdown(folder: Path) -> str:
+    """The same as a GitHub markdown page; empty where there is no profile."""
+    parts = []
+    for title, headings, lines, sentences in tables(folder):
+        parts += [f"**{title}**", ""] if title else []
+        if lines:
+            rows = [headings, ["---"] * len(headings), *lines]
+            parts += [
+                *("| " + " | ".join(text.replace("|", "\\|") for text in row) + " |" for row in rows),
+                "",
+            ]
+        parts += [*(f"- {sentence.strip()}" for sentence in sentences), ""]
+    return "\n".join(parts)

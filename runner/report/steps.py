@@ -1,0 +1,159 @@
+"""A step's tables: its operations, the steps of a sweep, before and after, published claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from runner.profile import before_after
+from runner.profile.step import STEP_COLUMNS
+from runner.record import joined
+from runner.report import words
+
+MOST_ROWS = 12
+Grid = tuple[str, list[str], list[list[str]], list[str]]  # title, headings, lines, sentences below
+
+
+def join(sweep: Path) -> None:
+    """`steps.csv` of a sweep from those of its jobs."""
+    jobs = sorted(sweep.glob("*/steps.csv"))
+    if jobs:
+        joined.join(jobs, sweep / "steps.csv", STEP_COLUMNS)
+
+
+def side_by_side(folder: Path) -> Iterable[Grid]:
+    """The steps of a sweep side by side, with what tells them apart."""
+    rows = words.read(folder / "steps.csv")
+    if len(rows) < 2:
+        return
+    settings = [
+        json.loads(row["forms"]) | json.loads(row["args"]) | {"compile": row["compile"]} for row in rows
+    ]
+    telling = [name for name in settings[0] if len({str(each.get(name)) for each in settings}) > 1]
+    headings = [*telling, "a step", "GPU busy", "synchronizes", "host stood", "GPU idle then", "bound"]
+    lines = [
+        [
+            *(str(own.get(name, "")) for name in telling),
+            words.us(row["step_us"]),
+            words.percent(row["busy_percent"]),
+            row["syncs"],
+            words.us(row["sync_host_us"]) if row["sync_host_us"] else "",
+            words.us(row["sync_idle_us"]) if row["sync_idle_us"] else "",
+            row["bound"],
+        ]
+        for row, own in zip(rows, settings)
+    ]
+    yield f"{rows[0]['workload']} on {rows[0]['device']}", headings, lines, []
+
+
+def claims(folder: Path) -> Iterable[Grid]:
+    rows = words.read(folder / "claims.csv")
+    if rows:
+        headings = ["claim", "what", "published", "here", "unit", "what it means", "note"]
+        lines = [
+            [
+                row["claim"],
+                f"{row['op']} {row['what']}",
+                row["published"],
+                words.number(row["here"], "{:.4g}"),
+                row["unit"],
+                row["verdict"],
+                row["note"],
+            ]
+            for row in rows
+        ]
+        yield "published claims", headings, lines, []
+
+
+def step(folder: Path) -> Iterable[Grid]:
+    steps, rows = words.read(folder / "steps.csv"), words.read(folder / "operations.csv")
+    if not steps or not rows:
+        return
+    step = steps[0]
+    head = "operation,where,time,share,sum,kernels,flop/byte,% of roof,constraint,lever,gain,at most,why"
+    headings = head.split(",")
+    some = [row for row in rows if float(row["share_percent"]) >= 0.5][:MOST_ROWS]
+    lines = [
+        [
+            row["operation"],
+            words.tail(row["where"]),
+            words.us(row["device_us"]),
+            words.percent(row["share_percent"]),
+            words.percent(row["cumulated_percent"]),
+            row["kernels"],
+            words.number(row["intensity"]),
+            words.number(row["percent_of_roofline"], "{:.0f}"),
+            row["constraint"],
+            row["lever"],
+            words.percent(row["predicted_gain_percent"]),
+            words.percent(row["most_gain_percent"]),
+            row["reason"],
+        ]
+        for row in some
+    ]
+    rest = rows[len(some) :]
+    more = f"  and {len(rest)} more, {sum(float(r['share_percent']) for r in rest):.1f} % together"
+    yield _title(step), headings, lines, [more] if rest else []
+    yield "", [], [], [*_saidstep(step), *waits(words.read(folder / "syncs.csv")), f"  {step['conclusion']}"]
+
+
+def _title(step: dict[str, str]) -> str:
+    return f"{step['workload']} on {step['device']}: {words.us(step['step_us'])} a step"
+
+
+def _saidstep(step: dict[str, str]) -> Iterable[str]:
+    parts = [
+        f"{name} {words.us(step[f'{name}_us'])}" for name in ("forward", "backward", "optimizer", "data")
+    ]
+    yield f"  {', '.join(parts)} of {words.us(step['device_us'])}"
+    if not step["busy_percent"]:
+        yield (
+            f"  on a CPU operators run in Python's thread: {words.us(step['python_us'])} a step are outside, "
+            "and there are no synchronizes"
+        )
+        return
+    python = f"of which {words.us(step['python_us'])} are Python outside operators"
+    yield (
+        f"  the GPU works {float(step['busy_percent']):.0f} % of the step: it is {step['bound']}-bound "
+        f"(the host needs {words.us(step['host_us'])}, {python})"
+    )
+    yield (
+        f"  {step['syncs']} synchronizes a step; the host stood {words.us(step['sync_host_us'])} at them, "
+        f"the GPU then {words.us(step['sync_idle_us'])}"
+    )
+    if step["note"]:
+        yield f"  {step['note']}"
+
+
+def comparison(folder: Path) -> Iterable[Grid]:
+    rows = words.read(folder / "before_after.csv")
+    if not rows:
+        return
+    headings = ["operation", "where", "before", "after", "saved", "share before", "share after", "predicted"]
+    some = [row for row in rows[:-1] if max(float(row["before_percent"]), float(row["after_percent"])) >= 0.5]
+    lines = [_compared(row) for row in [*some[:MOST_ROWS], rows[-1]]]
+    sentences = [f"  {text}" for text in before_after.sentence(rows, words.read(folder / "operations.csv"))]
+    yield "before and after", headings, lines, sentences
+
+
+def _compared(row: dict[str, str]) -> list[str]:
+    predicted = row["predicted_saving_us"]
+    return [
+        row["operation"],
+        words.tail(row["where"]),
+        words.us(row["before_us"]),
+        words.us(row["after_us"]),
+        words.us(row["saved_us"]),
+        words.percent(row["before_percent"]),
+        words.percent(row["after_percent"]),
+        words.us(predicted) if predicted else "",
+    ]
+
+
+def waits(rows: Sequence[dict[str, str]]) -> Iterable[str]:
+    for row in rows:
+        yield (
+            f"  waits at {row['place']}: {row['count']} a call ({row['by']}), "
+            f"host {words.us(row['host_us'])}, GPU idle {words.us(row['idle_us'])}"
+        )

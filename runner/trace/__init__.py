@@ -1,0 +1,1 @@
+"""What a trace of torch's profiler says: read, grouped, counted. Pure: no torch."""

@@ -1,0 +1,1 @@
+"""The process that touches variants: `python -m runner.worker`."""

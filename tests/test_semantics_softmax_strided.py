@@ -1,0 +1,151 @@
+"""Softmax down the columns: every way in which they fall on threads, blocks and clusters."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from tests.support import DEVICE, compare, load
+
+NAMES = ["triton_strided", "cuda_strided_online", "cuda_strided", "tuned"]
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+INF = math.inf
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
+
+
+@pytest.fixture(params=NAMES)
+def fn(request):
+    return load("softmax", request.param)
+
+
+def randn(*shape, dtype=torch.float32):
+    generator = torch.Generator(DEVICE).manual_seed(0)
+    return torch.randn(shape, generator=generator, device=DEVICE).to(dtype)
+
+
+def assert_right(fn, x, dim, **how):
+    expected = torch.softmax(x.double(), dim)
+    assert compare(fn(x, dim=dim, **how), expected, x.dtype, str(x.device), "elementwise").reason == ""
+
+
+# Powers of two and what is not, less than a vector, more than a chunk.
+@pytest.mark.parametrize("inner", [1, 2, 3, 4, 5, 7, 8, 12, 16, 31, 32, 33, 64, 65, 200])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inner_sizes(fn, inner, dtype):
+    assert_right(fn, randn(3, 37, inner, dtype=dtype), 1)
+    assert_right(fn, randn(64, inner, dtype=dtype), 0)
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 100, 1023, 1025])
+@pytest.mark.parametrize("inner", [3, 8])
+def test_lengths(fn, length, inner):
+    assert_right(fn, randn(2, length, inner), 1)
+
+
+@pytest.mark.parametrize("chunk", [32, 64, 128])
+@pytest.mark.parametrize("inner", [1, 6, 40, 96])
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "tuned"])
+def test_chunks(name, chunk, inner):
+    assert_right(load("softmax", name), randn(2, 130, inner, dtype=torch.bfloat16), 1, chunk=chunk)
+
+
+@pytest.mark.parametrize("inner", [2, 3, 24])
+def test_columns_that_do_not_fit_are_read_twice(fn, inner):
+    assert_right(fn, randn(1, 70001, inner, dtype=torch.bfloat16), 1)
+
+
+@pytest.mark.parametrize("inner", [1, 2, 3, 4, 8, 9, 40])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_starts_between_two_vectors(fn, inner, dtype):
+    for offset in (1, 2, 7):
+        x = randn(3 * 50 * inner + offset, dtype=dtype)[offset:].view(3, 50, inner)
+        assert_right(fn, x, 1)
+
+
+def test_other_strides(fn):
+    x = randn(3, 20, 40)
+    assert_right(fn, x[:, :, 8:24], 1)  # columns of rows that lie apart
+    assert_right(fn, x[:, ::2], 1)
+    assert_right(fn, x[:, 1:, 1:], 1)
+    assert_right(fn, x.permute(1, 2, 0), 1)
+    assert_right(fn, x.permute(2, 0, 1), 0)
+    assert_right(fn, x.expand(2, 3, 20, 40).transpose(0, 1), 2)
+    assert_right(fn, randn(4, 1, 24).expand(4, 30, 24), 1)
+
+
+def test_more_dims(fn):
+    x = randn(2, 3, 11, 5, 4)
+    for dim in range(-5, 5):
+        assert_right(fn, x, dim)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_column_stays_alone(fn, dtype):
+    """Infinities and NaN of one column do not reach its neighbours, whatever shares a vector or a lane."""
+    for inner in (2, 5, 8, 33):
+        x = randn(2, 70, inner, dtype=dtype)
+        x[0, :, 0] = -INF
+        x[1, 3, 1] = INF
+        x[1, 69, 0] = math.nan
+        x[0, 5:, 1] = -INF
+        assert_right(fn, x, 1)
+        y = fn(x, dim=1)
+        assert y[0, :, 0].isnan().all() and y[1, :, :2].isnan().all()
+        assert y.isnan().sum() == 3 * 70
+
+
+def test_large_values(fn):
+    x = randn(2, 66, 6) * 1e4
+    x[0, 1:] = torch.finfo(torch.float32).min
+    x[1, :, 0] = 3e38
+    assert_right(fn, x, 1)
+
+
+def test_the_result_is_contiguous_and_the_input_is_left_alone(fn):
+    x = randn(4, 130, 24)
+    before = x.clone()
+    assert fn(x, dim=1).is_contiguous()
+    assert torch.equal(x, before)
+
+
+def test_dim_that_is_not_there(fn):
+    with pytest.raises(IndexError):
+        fn(randn(3, 4), dim=2)
+
+
+# A cluster of each size, and columns that only the last of its blocks ends.
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [1000, 1024, 2500, 4096, 9000, 16384])
+@pytest.mark.parametrize("inner", [1, 2, 3, 4, 8, 16, 30, 32, 64, 264])
+def test_tiles_of_many_blocks(fn, length, inner, dtype):
+    assert_right(fn, randn(3, length, inner, dtype=dtype), 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("block", [64, 128, 256, 512])
+@pytest.mark.parametrize("chunk", [32, 64, 128])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_every_block_and_chunk(block, chunk, dtype):
+    fn = load("softmax", "cuda_strided")
+    for shape in ((5, 1024, 64), (5, 4096, 64), (700, 60, 4), (5, 1000, 6), (3, 4096, 1)):
+        assert_right(fn, randn(*shape, dtype=dtype), 1, chunk=chunk, block=block)
+
+
+@pytest.mark.gpu
+def test_many_columns_and_outer_indices(fn):
+    assert_right(fn, randn(70001, 9, 3), 1)
+    assert_right(fn, randn(3, 9, 700001), 1)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    "operator", [("softmax_strided", 64, 0), ("softmax_strided_online", 64), ("softmax_strided_tuned",)]
+)
+def test_operator_is_well_formed(operator):
+    load("softmax", "tuned")
+    name, *how = operator
+    torch.library.opcheck(getattr(torch.ops.kernels, name).default, (randn(3, 33, 4), 1, *how))
