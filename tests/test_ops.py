@@ -89,12 +89,6 @@ def test_variant_is_right_or_refuses_at_every_smoke_case(op, variant, direction,
                 continue
             if entry.interpreted and not _off_by_one_at_most(planned.case):
                 continue  # the interpreter takes a second for what a GPU does in a microsecond
-            if (
-                entry.interpreted
-                and direction == "backward"
-                and planned.case.dtype != _declared(op)["dtypes"][0]
-            ):
-                continue  # a minute a dtype, and each op's own tests try them all
             if entry.variant.compile:
                 fn = _compiled(op, variant) if not proven else None
             if fn is None:
