@@ -1,4 +1,4 @@
-"""What the project's own forward kernels refuse, in one sentence each."""
+"""What the project's own kernels refuse, in one sentence each."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ def forward_only(name: str, *tensors: torch.Tensor, dtypes: tuple[torch.dtype, .
     takes(name, *tensors, dtypes=dtypes)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         raise NotImplementedError(f"{name} has no backward kernel: call it under torch.no_grad().")
+
+
+def refuse_second_derivative(backward) -> None:
+    """Make the gradient of the operator `backward` a NotImplementedError instead of a wrong zero."""
+
+    def second(ctx, grad):
+        raise NotImplementedError(f"{backward} can be differentiated once, not twice.")
+
+    torch.library.register_autograd(backward, second)
 
 
 def _short(dtype: torch.dtype) -> str:

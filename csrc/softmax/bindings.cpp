@@ -1,4 +1,4 @@
-// kernels::softmax_row: torch's tensors in, the launcher of row.cu out.
+// kernels::softmax_row and its backward: torch's tensors in, the launchers of row.cu and backward_row.cu out.
 #include "../common/stable_cuda.h"
 #include "row.h"
 
@@ -17,9 +17,35 @@ Tensor forward(const Tensor& x) {
   return y;
 }
 
-STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) { m.def("softmax_row(Tensor x) -> Tensor"); }
+// `y`: what the forward returned.
+Tensor backward(const Tensor& grad, const Tensor& y) {
+  check(y.dim() > 0 && y.is_contiguous(), "softmax_row_backward takes a contiguous y of one dim or more.");
+  check(same_sizes(grad, y) && dtype_of(grad) == dtype_of(y), "grad and y differ in shape or dtype.");
+  check(grad.is_cuda() && grad.get_device_index() == y.get_device_index(),
+        "grad and y are on different devices.");
+  const DeviceGuard guard(y.get_device_index());
+  const Tensor dense = laid_out_as(grad, y);
+  Tensor dx = torch::stable::empty_like(y);
+  const int64_t cols = y.size(y.dim() - 1);
+  const int64_t rows = cols == 0 ? 0 : y.numel() / cols;
+  check_launch(softmax_row_backward(dense.data_ptr(), y.data_ptr(), dx.data_ptr(), rows, cols, dtype_of(y),
+                                    current_stream(y)),
+               "softmax_row_backward");
+  return dx;
+}
 
-STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) { m.impl("softmax_row", TORCH_BOX(&forward)); }
+// The first is what autograd knows; the second is for calls without a gradient, and has no Python in its way.
+STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
+  m.def("softmax_row(Tensor x) -> Tensor");
+  m.def("softmax_row_forward(Tensor x) -> Tensor");
+  m.def("softmax_row_backward(Tensor grad, Tensor y) -> Tensor");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
+  m.impl("softmax_row", TORCH_BOX(&forward));
+  m.impl("softmax_row_forward", TORCH_BOX(&forward));
+  m.impl("softmax_row_backward", TORCH_BOX(&backward));
+}
 
 }  // namespace
 }  // namespace kernels

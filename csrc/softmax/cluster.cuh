@@ -1,4 +1,5 @@
-// A cluster of thread blocks (sm_90): how its blocks tell each other a pair, and how one is launched.
+// A cluster of thread blocks (sm_90): how its blocks tell each other a pair or a number, and how one is
+// launched.
 #pragma once
 
 #include "power.cuh"
@@ -35,11 +36,7 @@ struct Peers {
   __device__ void put(Partial* slot, const Partial& value, unsigned peer) const {
 #if __CUDA_ARCH__ >= 900
     if constexpr (kCluster) {
-      unsigned there;
-      asm("mapa.shared::cluster.u32 %0, %1, %2;"
-          : "=r"(there)
-          : "r"(static_cast<unsigned>(__cvta_generic_to_shared(slot))), "r"(peer));
-      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there), "f"(value.largest),
+      asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there(slot, peer)), "f"(value.largest),
                    "f"(value.sum)
                    : "memory");
       return;
@@ -47,6 +44,26 @@ struct Peers {
 #endif
     *slot = value;
   }
+  __device__ void put(float* slot, float value, unsigned peer) const {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kCluster) {
+      asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there(slot, peer)), "f"(value) : "memory");
+      return;
+    }
+#endif
+    *slot = value;
+  }
+
+ private:
+#if __CUDA_ARCH__ >= 900
+  __device__ static unsigned there(const void* slot, unsigned peer) {
+    unsigned address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(address)
+        : "r"(static_cast<unsigned>(__cvta_generic_to_shared(slot))), "r"(peer));
+    return address;
+  }
+#endif
 };
 
 // How a kernel is launched in clusters: what a launch and a question of what fits have in common.

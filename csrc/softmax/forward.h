@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include "../common/dtype.h"
+#include "ring.h"
 
 namespace kernels::softmax {
 
@@ -46,19 +47,13 @@ cudaError_t block_rows(const Task& task);   // registers of a block
 cudaError_t cluster_rows(const Task& task, int blocks, int threads);
 cudaError_t online_rows(const Task& task);  // any width, read twice
 
-// How the current device's blocks share the rows of `task` in the ring (sm_90); team 0 where they cannot.
-struct Ring {
-  int team;    // blocks that share a row
-  int teams;   // rows in flight
-  int slice;   // vectors of a row that a block holds
-  int stages;  // slices that a block holds, more than `lag`
-  int lag;     // rows that a block reduces before it writes the first of them
-
-  int64_t scratch_bytes(const Task& task) const { return team > 1 ? task.rows * team * 8 : 0; }
-};
-
-// `team` 0 chooses by width and number of rows.
+// How the current device's blocks share the rows of `task` in a ring (sm_90); `team` 0 chooses by width and
+// number of rows.
 Ring ring_for(const Task& task, int team);
+// `scratch`: scratch_bytes on the device, of any content.
+inline int64_t scratch_bytes(const Ring& ring, int64_t rows) {
+  return ring.team > 1 ? rows * ring.team * 8 : 0;
+}
 cudaError_t ring_rows(const Task& task, const Ring& ring, void* scratch);
 
 // How clusters of blocks that stay share the rows of `task` in registers (sm_90); cluster 0 where they

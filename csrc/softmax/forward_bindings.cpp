@@ -25,8 +25,9 @@ Tensor launched(const Tensor& x, const char* name, Launch&& launch, bool packed 
 
 cudaError_t in_ring(const Task& task, const Tensor& x, int team) {
   const Ring ring = ring_for(task, team);
-  if (ring.scratch_bytes(task) == 0) return ring_rows(task, ring, nullptr);
-  const Tensor scratch = empty_bytes(x, ring.scratch_bytes(task));
+  const int64_t bytes = scratch_bytes(ring, task.rows);
+  if (bytes == 0) return ring_rows(task, ring, nullptr);
+  const Tensor scratch = empty_bytes(x, bytes);
   return ring_rows(task, ring, scratch.data_ptr());
 }
 
@@ -70,22 +71,34 @@ Tensor tuned(const Tensor& x) {
       /*packed=*/dtype_of(x) == Dtype::kFloat64);
 }
 
+// The first of two is what autograd knows; ..._forward is for calls without a gradient, and has no Python in
+// its way.
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_vector(Tensor x) -> Tensor");
+  m.def("softmax_vector_forward(Tensor x) -> Tensor");
   m.def("softmax_online(Tensor x) -> Tensor");
+  m.def("softmax_online_forward(Tensor x) -> Tensor");
   m.def("softmax_cluster(Tensor x, int blocks, int threads) -> Tensor");
-  m.def("softmax_pipeline(Tensor x, int cluster, int threads, int ahead) -> Tensor");
+  m.def("softmax_cluster_forward(Tensor x, int blocks, int threads) -> Tensor");
   m.def("softmax_ring(Tensor x, int team) -> Tensor");
+  m.def("softmax_ring_forward(Tensor x, int team) -> Tensor");
   m.def("softmax_tuned(Tensor x) -> Tensor");
+  m.def("softmax_tuned_forward(Tensor x) -> Tensor");
+  m.def("softmax_pipeline(Tensor x, int cluster, int threads, int ahead) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_vector", TORCH_BOX(&vector));
+  m.impl("softmax_vector_forward", TORCH_BOX(&vector));
   m.impl("softmax_online", TORCH_BOX(&online));
+  m.impl("softmax_online_forward", TORCH_BOX(&online));
   m.impl("softmax_cluster", TORCH_BOX(&cluster));
-  m.impl("softmax_pipeline", TORCH_BOX(&pipeline));
+  m.impl("softmax_cluster_forward", TORCH_BOX(&cluster));
   m.impl("softmax_ring", TORCH_BOX(&ring));
+  m.impl("softmax_ring_forward", TORCH_BOX(&ring));
   m.impl("softmax_tuned", TORCH_BOX(&tuned));
+  m.impl("softmax_tuned_forward", TORCH_BOX(&tuned));
+  m.impl("softmax_pipeline", TORCH_BOX(&pipeline));
 }
 
 }  // namespace

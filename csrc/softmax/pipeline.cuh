@@ -49,7 +49,8 @@ __device__ __forceinline__ Partial powers_of(const Row<T, kAligned>& row, int be
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     uint4 bits[1];
-    read_slice(row, begin, end, stage, begin + i * kThreads + static_cast<int>(threadIdx.x), kThreads, bits);
+    read_slice(row, begin, end, stage, begin + i * kThreads + static_cast<int>(threadIdx.x), kThreads,
+               nothing<T>(), bits);
     unpack<T>(bits[0], values[i]);
 #pragma unroll
     for (float value : values[i]) largest = fmaxf(largest, value);

@@ -1,16 +1,15 @@
 // How many blocks share a row, and how deep their rings are.
-#include "ring.cuh"
-
 #include <algorithm>
 
 #include "current_device.h"
+#include "forward.h"
+#include "ring_forward.cuh"
 
 namespace kernels::softmax {
 namespace {
 
 // A shifted slice takes more instructions an element, so more threads.
 constexpr int kThreads = 512, kThreadsUnaligned = 768;
-constexpr int kControlBytes = sizeof(Control<kThreadsUnaligned / kWarp>);
 constexpr int kMostLag = 3;
 // A slice this small is reduced and written faster than the team's exchange takes, at any lag.
 constexpr int64_t kLeastSlice = 1024;  // vectors: 16 KiB
@@ -24,33 +23,42 @@ int64_t depth_of(const Task& task) {
 
 }  // namespace
 
-Ring ring_for(const Task& task, int team) {
+Ring ring_of(const RingLoad& load, int team) {
   if (!has_clusters()) return {};
   const int blocks = device_attribute(cudaDevAttrMultiProcessorCount);
-  const int64_t room = (device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kControlBytes) / 16;
-  const int64_t vectors = task.vectors(), beside = task.aligned() ? 0 : 1;
-  const auto slice_of = [&](int64_t blocks) { return ceil_div(vectors, blocks) + beside; };
+  const int64_t bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - load.control_bytes;
+  const int64_t room = bytes / 16 / load.tensors;
+  const auto slice_of = [&](int64_t blocks) { return ceil_div(load.vectors, blocks) + load.beside; };
   if (team == 0) {
     // Whole rows while three of them fit a block, then enough blocks for deep rings; more where there are
     // fewer rows than blocks.
-    const int64_t deep = 3 * slice_of(1) <= room ? 3 : depth_of(task);
+    const int64_t deep = 3 * slice_of(1) <= room ? 3 : load.deep;
     for (team = 1; team < std::min(blocks, kMaxTeam); ++team) {
       const bool enough = deep * slice_of(team) <= room;
-      const bool split = task.rows * team < blocks && slice_of(team) > kLeastSlice;
+      const bool split = load.rows * team < blocks && slice_of(team) > kLeastSlice;
       if (blocks % team == 0 && enough && !split) break;
     }
   }
-  Ring ring{team, 0, static_cast<int>(slice_of(team) - beside), 0, 0};
+  Ring ring{team, 0, static_cast<int>(slice_of(team) - load.beside), 0, 0};
   ring.stages = static_cast<int>(std::min<int64_t>(room / slice_of(team), kMaxStages));
-  ring.teams = static_cast<int>(std::min<int64_t>(blocks / team, task.rows));
+  ring.teams = static_cast<int>(std::min<int64_t>(blocks / team, load.rows));
   ring.lag = team == 1 ? 1 : std::clamp(ring.stages - 2, 1, kMostLag);
   return ring.stages > ring.lag && team <= kMaxTeam ? ring : Ring{};
+}
+
+Ring ring_for(const Task& task, int team) {
+  constexpr int kControlBytes = sizeof(Control<kThreadsUnaligned / kWarp>);
+  return ring_of({task.rows, task.vectors(), task.aligned() ? 0 : 1, 1, depth_of(task), kControlBytes}, team);
 }
 
 cudaError_t ring_rows(const Task& task, const Ring& ring, void* scratch) {
   if (ring.team == 0) return cudaErrorInvalidConfiguration;
   return with_rows(task, [&](const auto& all) {
-    return launch_ring<kThreads, kThreadsUnaligned>(all, ring, static_cast<Partial*>(scratch), task.stream);
+    using T = std::remove_const_t<std::remove_pointer_t<decltype(all.x)>>;
+    return all.aligned
+               ? launch_ring<ForwardSlices<T, true>, kThreads>(all, all.rows, ring, scratch, task.stream)
+               : launch_ring<ForwardSlices<T, false>, kThreadsUnaligned>(all, all.rows, ring, scratch,
+                                                                         task.stream);
   });
 }
 

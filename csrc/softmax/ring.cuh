@@ -6,14 +6,14 @@
 #pragma once
 
 #include "power.cuh"
+#include "ring.h"
 #include "slice.cuh"
 
 namespace kernels::softmax {
 
-constexpr int kMaxStages = 12;
-constexpr int kPolls = 5;
-constexpr int kMaxTeam = kPolls * kWarp;  // a warp polls all blocks of a team at once
-constexpr int kRoleWarps = 3;             // beside the workers: producer, publisher, poller
+constexpr int kPolls = kMaxTeam / kWarp;  // a warp polls all blocks of a team at once
+static_assert(kMaxTeam % kWarp == 0, "Every lane of the polling warp looks at kPolls blocks.");
+constexpr int kRoleWarps = 3;  // beside the workers: producer, publisher, poller
 
 template <int kWarps>
 struct Control {                // in shared memory, one entry a stage
@@ -57,108 +57,59 @@ struct Turn {
   }
 };
 
-// One block's slices of the rows of its team.
-template <typename T, bool kAligned>
-struct Slices {
-  Rows<T> all;
+// Which rows, and which part of each, a block has: what the slices of every op start from.
+struct Share {
   Ring ring;
-  unsigned char* memory;
-  int part, team, teams;
+  uint4* memory;
+  int64_t rows;
+  int part, team;
 
-  __device__ Slices(const Rows<T>& all, const Ring& ring, unsigned char* memory)
-      : all(all),
-        ring(ring),
-        memory(memory),
+  __device__ Share(const Ring& ring, unsigned char* memory, int64_t rows)
+      : ring(ring),
+        memory(reinterpret_cast<uint4*>(memory)),
+        rows(rows),
         part(blockIdx.x % ring.team),
-        team(blockIdx.x / ring.team),
-        teams(ring.teams) {}
+        team(blockIdx.x / ring.team) {}
 
   __device__ Turn first() const { return {team}; }
-  __device__ bool has(const Turn& turn) const { return turn.row < all.rows; }
-  __device__ void advance(Turn& turn) const { turn.next(teams, ring.stages); }
-  __device__ int begin() const { return part * ring.slice; }
-  __device__ int end(const Row<T, kAligned>& row) const { return min(row.vectors(), begin() + ring.slice); }
-  __device__ uint4* stage(const Turn& turn) const {  // a shifted slice needs the vector behind it too
-    return reinterpret_cast<uint4*>(memory) + turn.stage * (ring.slice + (kAligned ? 0 : 1));
-  }
+  __device__ bool has(const Turn& turn) const { return turn.row < rows; }
+  __device__ void advance(Turn& turn) const { turn.next(ring.teams, ring.stages); }
+};
 
-#if __CUDA_ARCH__ >= 900
-  __device__ void fetch(const Turn& turn, Barrier& full) const {
-    const Row<T, kAligned> row(all, turn.row);
-    fetch_slice(row, begin(), end(row), stage(turn), full);
-  }
-#endif
+// A block's part of one row, and the shared memory that gets it; a shifted one needs the vector behind it
+// too.
+template <typename T, bool kAligned>
+struct Slice {
+  Row<T, kAligned> row;
+  uint4* memory;
+  int begin, end;
 
-  // Vectors first, first + step, ... of this block's slice, -inf past its end.
+  __device__ Slice(const Row<T, kAligned>& row, const Share& share, uint4* memory)
+      : row(row),
+        memory(memory),
+        begin(share.part * share.ring.slice),
+        end(min(row.vectors(), begin + share.ring.slice)) {}
+
+  __host__ __device__ static constexpr int room(int slice) { return slice + (kAligned ? 0 : 1); }
+
+  __device__ Piece piece() const { return {row, begin, end}; }
+
+  // Vectors first, first + step, ... of the row; past the slice's end and outside the row, `outside`.
   template <int kCount>
-  __device__ void read(const Row<T, kAligned>& row, const uint4* stage, int first, int step,
-                       uint4 (&bits)[kCount]) const {
-    read_slice(row, begin(), end(row), stage, first, step, bits);
+  __device__ void read(int first, int step, uint4 outside, uint4 (&bits)[kCount]) const {
+    read_slice(row, begin, end, memory, first, step, outside, bits);
   }
 };
 
-// The pair of this thread's part of a slice: the largest so far, and the sum kept under it.
-template <typename T, int kThreads, bool kAligned>
-__device__ __forceinline__ Partial reduce_slice(const Slices<T, kAligned>& slices, const Turn& turn) {
-  constexpr int kV = kPerVector<T>, kBatch = 16 / kV;
-  const Row<T, kAligned> row(slices.all, turn.row);
-  const uint4* stage = slices.stage(turn);
-  const int end = slices.end(row);
-  Partial mine{-INFINITY, 0};
-  for (int v = slices.begin() + threadIdx.x; v < end; v += kBatch * kThreads) {
-    uint4 bits[kBatch];
-    slices.read(row, stage, v, kThreads, bits);
-    float values[kBatch][kV], largest = mine.largest;
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      unpack<T>(bits[b], values[b]);
-#pragma unroll
-      for (float value : values[b]) largest = fmaxf(largest, value);
-    }
-    mine = {largest, rescaled(mine, largest)};
-    const Power power(largest);
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-#pragma unroll
-      for (float value : values[b]) mine.sum += power(value);
-    }
-  }
-  return mine;
-}
-
-template <typename T, int kThreads, bool kAligned>
-__device__ __forceinline__ void write_slice(const Slices<T, kAligned>& slices, const Turn& turn,
-                                            const Partial& whole) {
-  constexpr int kBatch = 4;
-  const Row<T, kAligned> row(slices.all, turn.row);
-  const uint4* stage = slices.stage(turn);
-  const Power power(whole.largest);
-  const float scale = 1 / whole.sum;
-  const int end = slices.end(row);
-  for (int v = slices.begin() + threadIdx.x; v < end; v += kBatch * kThreads) {
-    uint4 bits[kBatch];
-    slices.read(row, stage, v, kThreads, bits);
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      if (v + b * kThreads >= end) continue;
-      float values[kPerVector<T>];
-      unpack<T>(bits[b], values);
-#pragma unroll
-      for (float& value : values) value = power(value) * scale;
-      row.store(v + b * kThreads, values);
-    }
-  }
-}
-
 #if __CUDA_ARCH__ >= 900
-template <typename T, int kThreads, bool kAligned>
-__device__ __forceinline__ void work(const Slices<T, kAligned>& slices, Control<kThreads / kWarp>& control) {
+template <int kThreads, typename Slices>
+__device__ __forceinline__ void work(const Slices& slices, Control<kThreads / kWarp>& control) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Turn reducing = slices.first(), writing = slices.first();
   for (int ahead = 0; slices.has(writing);) {
     if (slices.has(reducing)) {
       control.full[reducing.stage].wait(reducing.parity);
-      const Partial mine = of_warp(reduce_slice<T, kThreads>(slices, reducing));
+      const Partial mine = of_warp(slices.template reduce<kThreads>(reducing));
       if (lane == 0) {
         control.partials[reducing.stage][warp] = mine;
         control.reduced[reducing.stage].arrive();
@@ -167,7 +118,7 @@ __device__ __forceinline__ void work(const Slices<T, kAligned>& slices, Control<
     }
     if (ahead++ < slices.ring.lag) continue;
     control.ready[writing.stage].wait(writing.parity);
-    write_slice<T, kThreads>(slices, writing, control.whole[writing.stage]);
+    slices.template write<kThreads>(writing, control.whole[writing.stage]);
     __syncwarp();
     if (lane == 0) control.empty[writing.stage].arrive();
     slices.advance(writing);
@@ -175,8 +126,8 @@ __device__ __forceinline__ void work(const Slices<T, kAligned>& slices, Control<
 }
 
 // One thread of a warp: asks for each slice as soon as there is room.
-template <typename T, bool kAligned, int kWarps>
-__device__ __forceinline__ void produce(const Slices<T, kAligned>& slices, Control<kWarps>& control) {
+template <typename Slices, int kWarps>
+__device__ __forceinline__ void produce(const Slices& slices, Control<kWarps>& control) {
   if (threadIdx.x % kWarp != 0) return;
   for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
     control.empty[turn.stage].wait(turn.parity ^ 1);  // a new barrier's phase before the first has ended
@@ -191,8 +142,8 @@ __device__ __forceinline__ void announce(const Partial& whole, Partial& slot, Ba
 }
 
 // A warp: tells the team what this block's slice came to. A team of one has the row with that.
-template <typename T, bool kAligned, int kWarps>
-__device__ __forceinline__ void publish_parts(const Slices<T, kAligned>& slices, Control<kWarps>& control,
+template <typename Slices, int kWarps>
+__device__ __forceinline__ void publish_parts(const Slices& slices, Control<kWarps>& control,
                                               Partial* published) {
   const int team = slices.ring.team;
   for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
@@ -207,8 +158,8 @@ __device__ __forceinline__ void publish_parts(const Slices<T, kAligned>& slices,
 }
 
 // A warp: gathers what the team's blocks published.
-template <typename T, bool kAligned, int kWarps>
-__device__ __forceinline__ void poll_parts(const Slices<T, kAligned>& slices, Control<kWarps>& control,
+template <typename Slices, int kWarps>
+__device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>& control,
                                            const Partial* published) {
   const int team = slices.ring.team, lane = threadIdx.x % kWarp;
   if (team == 1) return;
@@ -237,14 +188,14 @@ __device__ __forceinline__ void poll_parts(const Slices<T, kAligned>& slices, Co
 
 // grid: teams * ring.team blocks, all of them resident at once where a team has more than one.
 // published: [rows, ring.team], all ones.
-template <typename T, int kThreads, bool kAligned>
+template <typename Slices, int kThreads>
 __global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
-    ring_kernel(Rows<T> all, Ring ring, Partial* published) {
+    ring_kernel(typename Slices::All all, Ring ring, Partial* published) {
 #if __CUDA_ARCH__ >= 900
   constexpr int kWarps = kThreads / kWarp;
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Control<kWarps> control;
-  const Slices<T, kAligned> slices(all, ring, memory);
+  const Slices slices(all, ring, memory);
   if (threadIdx.x == 0) {
     for (int s = 0; s < ring.stages; ++s) {
       control.full[s].init(1);
@@ -256,7 +207,7 @@ __global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
   }
   __syncthreads();
   const int role = static_cast<int>(threadIdx.x / kWarp) - kWarps;
-  if (role < 0) work<T, kThreads>(slices, control);
+  if (role < 0) work<kThreads>(slices, control);
   if (role == 0) produce(slices, control);
   if (role == 1) publish_parts(slices, control, published);
   if (role == 2) poll_parts(slices, control, published);
@@ -264,14 +215,15 @@ __global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
 }
 
 // `published`: [rows, ring.team] on the device, of any content; not used where a team is one block.
-template <int kThreads, int kThreadsUnaligned, typename T>
-cudaError_t launch_ring(const Rows<T>& all, const Ring& ring, Partial* published, cudaStream_t stream) {
-  auto* kernel = all.aligned ? &ring_kernel<T, kThreads, true> : &ring_kernel<T, kThreadsUnaligned, false>;
-  const int bytes = ring.stages * (ring.slice + (all.aligned ? 0 : 1)) * 16;
+template <typename Slices, int kThreads>
+cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Ring& ring, void* published,
+                        cudaStream_t stream) {
+  auto* kernel = &ring_kernel<Slices, kThreads>;
+  const int bytes = ring.stages * Slices::room(ring.slice) * 16;
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
   if (ring.team > 1) {
-    error = cudaMemsetAsync(published, 0xff, all.rows * ring.team * sizeof(Partial), stream);
+    error = cudaMemsetAsync(published, 0xff, rows * ring.team * sizeof(Partial), stream);
     if (error != cudaSuccess) return error;
   }
   cudaLaunchAttribute together;  // a block that waits for another must not keep it from starting
@@ -279,12 +231,12 @@ cudaError_t launch_ring(const Rows<T>& all, const Ring& ring, Partial* published
   together.val.cooperative = ring.team > 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(ring.teams * ring.team);
-  config.blockDim = dim3((all.aligned ? kThreads : kThreadsUnaligned) + kRoleWarps * kWarp);
+  config.blockDim = dim3(kThreads + kRoleWarps * kWarp);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
   config.attrs = &together;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, all, ring, published);
+  return cudaLaunchKernelEx(&config, kernel, all, ring, static_cast<Partial*>(published));
 }
 
 }  // namespace kernels::softmax

@@ -72,4 +72,10 @@ inline Tensor with_even_rows(const Tensor& x, bool packed) {
   return contiguous_copy(x);
 }
 
+// `x`, which is contiguous, or a copy where it does not start on the boundary of a 16-byte vector.
+inline Tensor on_boundary(const Tensor& x) {
+  if (reinterpret_cast<uintptr_t>(x.data_ptr()) % 16 == 0) return x;
+  return contiguous_copy(x);
+}
+
 }  // namespace kernels::softmax

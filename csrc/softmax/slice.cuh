@@ -45,32 +45,49 @@ struct Barrier {
 #endif
 };
 
+// What the copy engine brings of vectors begin to end - 1 of a row: only 16-byte pieces that hold some of it.
+struct Piece {
+  uintptr_t from;
+  unsigned bytes;
+  int to;  // vectors of the stage before it
+
+  template <typename T, bool kAligned>
+  __device__ Piece(const Row<T, kAligned>& row, int begin, int end) {
+    const auto start = reinterpret_cast<uintptr_t>(row.source(begin));
+    const auto stop = reinterpret_cast<uintptr_t>(row.source(end)) + (row.shift ? 16 : 0);
+    const auto high = min(stop, (reinterpret_cast<uintptr_t>(row.x + row.cols) + 15) / 16 * 16);
+    from = max(start, reinterpret_cast<uintptr_t>(row.x) / 16 * 16);
+    bytes = end > begin && high > from ? static_cast<unsigned>(high - from) : 0;
+    to = static_cast<int>((from - start) / 16);
+  }
 #if __CUDA_ARCH__ >= 900
-// Asks for vectors begin to end - 1 of a row. Only 16-byte pieces that hold some of the row are read.
+  // `full` has been told of the bytes.
+  __device__ void fetch(uint4* stage, Barrier& full) const {
+    if (bytes > 0) full.copy(stage + to, reinterpret_cast<const void*>(from), bytes);
+  }
+#endif
+};
+
+#if __CUDA_ARCH__ >= 900
+// Asks for vectors begin to end - 1 of a row.
 template <typename T, bool kAligned>
 __device__ __forceinline__ void fetch_slice(const Row<T, kAligned>& row, int begin, int end, uint4* stage,
                                             Barrier& full) {
-  const auto start = reinterpret_cast<uintptr_t>(row.source(begin));
-  const auto stop = reinterpret_cast<uintptr_t>(row.source(end)) + (row.shift ? 16 : 0);
-  const auto low = max(start, reinterpret_cast<uintptr_t>(row.x) / 16 * 16);
-  const auto high = min(stop, (reinterpret_cast<uintptr_t>(row.x + row.cols) + 15) / 16 * 16);
-  if (end <= begin || high <= low) {
-    full.arrive();
-    return;
-  }
-  full.arrive_and_expect(static_cast<unsigned>(high - low));
-  full.copy(stage + (low - start) / 16, reinterpret_cast<const void*>(low),
-            static_cast<unsigned>(high - low));
+  const Piece piece(row, begin, end);
+  full.arrive_and_expect(piece.bytes);
+  piece.fetch(stage, full);
 }
 #endif
 
-// Vectors first, first + step, ... of the slice that begins with vector `begin`, -inf from `end` on.
+// Vectors first, first + step, ... of the slice that begins with vector `begin`; from `end` on, and outside
+// the row, `outside`.
 template <typename T, bool kAligned, int kCount>
 __device__ __forceinline__ void read_slice(const Row<T, kAligned>& row, int begin, int end,
-                                           const uint4* stage, int first, int step, uint4 (&bits)[kCount]) {
+                                           const uint4* stage, int first, int step, uint4 outside,
+                                           uint4 (&bits)[kCount]) {
   const uint4* from = stage + (first - begin);
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) bits[i] = first + i * step < end ? from[i * step] : nothing<T>();
+  for (int i = 0; i < kCount; ++i) bits[i] = first + i * step < end ? from[i * step] : outside;
   if constexpr (!kAligned) {
     if (row.shift) {
 #pragma unroll
@@ -80,7 +97,8 @@ __device__ __forceinline__ void read_slice(const Row<T, kAligned>& row, int begi
     }
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-      if (first + i * step < end && !row.whole(first + i * step)) row.mask(first + i * step, bits[i]);
+      if (first + i * step < end && !row.whole(first + i * step))
+        row.mask(first + i * step, bits[i], outside);
     }
   }
 }

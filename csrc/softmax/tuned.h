@@ -1,11 +1,13 @@
 // Which design is the fastest for which rows: measured, see kernels/softmax/NOTES.md.
 #pragma once
 
+#include "backward.h"
+#include "current_device.h"
 #include "forward.h"
 
 namespace kernels::softmax {
 
-enum class Design { kVector, kRing, kOnline, kRow };
+enum class Design { kVector, kCluster, kRing, kOnline, kRow };
 
 // design     | rows                                          | because
 // vector     | up to 64 KiB                                  | in registers, no exchange between blocks
@@ -21,5 +23,21 @@ inline Design design_for(const Task& task) {
 // Along a dim that is not the last: a tile in registers where one fits, else two reads.
 constexpr int kStridedChunk = 64, kOnlineChunk = 128;  // bytes of a tile's columns to aim at
 constexpr int kStridedBlock = 0;                       // as small a block as holds the tile
+
+// Of the backward; the widths are those of one tensor, and both rows are held. Not yet measured.
+// design     | rows                                          | because
+// vector     | up to 64 KiB                                  | in registers, no exchange between blocks
+// cluster    | wider, on sm_90, up to 1 MiB                  | in registers, an exchange within a cluster
+// ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
+// online     | the others                                    | read twice, any card
+// row        | float64                                       | the plain kernel: nobody trains in float64
+inline Design design_for(const GradTask& task) {
+  const int64_t vectors = task.g_to_dx.vectors();
+  if (!task.g_to_dx.known()) return Design::kRow;
+  if (vectors <= kMostVectors) return Design::kVector;
+  if (!has_clusters()) return Design::kOnline;
+  if (vectors <= kMostClusterVectors) return Design::kCluster;
+  return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
+}
 
 }  // namespace kernels::softmax

@@ -115,14 +115,15 @@ struct Row {
     return kAligned || (v >= (lead ? 1 : 0) && v < static_cast<int>((cols + lead) / kPerVector<T>));
   }
 
-  // Elements outside the row become -inf, which changes neither maximum nor sum.
-  __device__ void mask(int v, uint4& bits) const {
+  // Elements outside the row become those of `outside`: what changes nothing for whoever asks.
+  __device__ void mask(int v, uint4& bits, uint4 outside) const {
     const int64_t first = static_cast<int64_t>(v) * kPerVector<T> - lead;
-    T elements[kPerVector<T>];
+    T elements[kPerVector<T>], others[kPerVector<T>];
     memcpy(elements, &bits, 16);
+    memcpy(others, &outside, 16);
 #pragma unroll
     for (int i = 0; i < kPerVector<T>; ++i) {
-      if (first + i < 0 || first + i >= cols) elements[i] = convert<T>(-INFINITY);
+      if (first + i < 0 || first + i >= cols) elements[i] = others[i];
     }
     memcpy(&bits, elements, 16);
   }
@@ -153,7 +154,8 @@ struct Row {
     if constexpr (!kAligned) {
 #pragma unroll
       for (int i = 0; i < kCount; ++i) {
-        if (first + i * step < end && !whole(first + i * step)) mask(first + i * step, bits[i]);
+        const int v = first + i * step;
+        if (v < end && !whole(v)) mask(v, bits[i], nothing<T>());
       }
     }
   }

@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import torch
 
+from kernels.guards import refuse_second_derivative
+
 FLOATING = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 
@@ -57,8 +59,5 @@ def _register_gradient(differentiable, backward) -> None:
         (x,) = ctx.saved_tensors
         return backward(grad, x, *ctx.how), *(None for _ in ctx.how)
 
-    def second(ctx, grad):
-        raise NotImplementedError(f"{backward} can be differentiated once, not twice.")
-
     torch.library.register_autograd(differentiable, first, setup_context=keep)
-    torch.library.register_autograd(backward, second)
+    refuse_second_derivative(backward)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from kernels.guards import UP_TO_FLOAT32, forward_only
-from kernels.softmax import forward
+from kernels.guards import UP_TO_FLOAT32, takes
+from kernels.softmax import operators
 from kernels.softmax.rows import along_last
 
 
@@ -13,7 +13,7 @@ def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Softmax of a float32, bfloat16 or float16 CUDA tensor of any shape along `dim`, computed in float32.
 
     Rows may start anywhere; only slices whose elements are not neighbours are copied first, within the call.
-    Raises NotImplementedError for another dtype, or where autograd would record the call.
+    Raises NotImplementedError for another dtype.
     """
-    forward_only("cuda_online", x, dtypes=UP_TO_FLOAT32)
-    return along_last(forward.online, x, dim)
+    takes("cuda_online", x, dtypes=UP_TO_FLOAT32)
+    return along_last(operators.online, x, dim)

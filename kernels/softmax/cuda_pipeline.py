@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernels.guards import UP_TO_FLOAT32, forward_only
-from kernels.softmax import forward
+from kernels.softmax import operators
 from kernels.softmax.rows import along_last, refuse_before_hopper, refuse_wider
 
 WIDEST = 16 * 512 * 32 - 8  # blocks of threads of elements, less a vector for rows between two
@@ -26,4 +26,4 @@ def softmax(
     forward_only("cuda_pipeline", x, dtypes=UP_TO_FLOAT32)
     refuse_before_hopper("cuda_pipeline", x)
     refuse_wider("cuda_pipeline", x, dim, WIDEST)
-    return along_last(lambda rows: forward.pipeline(rows, cluster, threads, ahead), x, dim)
+    return along_last(lambda rows: operators.pipeline(rows, cluster, threads, ahead), x, dim)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from kernels.guards import UP_TO_FLOAT32, forward_only
-from kernels.softmax import forward
+from kernels.softmax import operators
 from kernels.softmax.rows import along_dim
 
 
@@ -17,4 +17,4 @@ def softmax(x: torch.Tensor, dim: int = -1, chunk: int = 128) -> torch.Tensor:
     dtype, or where autograd would record the call.
     """
     forward_only("cuda_strided_online", x, dtypes=UP_TO_FLOAT32)
-    return along_dim(lambda t, d: forward.strided_online(t, d, chunk), x, dim)
+    return along_dim(lambda t, d: operators.strided_online(t, d, chunk), x, dim)

@@ -51,6 +51,12 @@ def refuse_wider(name: str, x: torch.Tensor, dim: int, widest: int) -> None:
         raise NotImplementedError(f"{name} holds at most {widest} elements of a row, not {width}.")
 
 
+def refuse_more_rows(name: str, rows: int) -> None:
+    """Raise NotImplementedError for more programs than the x dim of a grid has."""
+    if rows >= 1 << 31:
+        raise NotImplementedError(f"{name} launches at most {(1 << 31) - 1} rows, not {rows}.")
+
+
 def refuse_before_hopper(name: str, x: torch.Tensor) -> None:
     """Raise NotImplementedError on a GPU older than compute capability 9.0."""
     if x.is_cuda and _capability(x.get_device()) < (9, 0):

@@ -6,11 +6,11 @@ import torch
 import triton
 import triton.language as tl
 
-from kernels.guards import UP_TO_FLOAT32, forward_only
-from kernels.softmax.rows import over_rows
+from kernels.guards import UP_TO_FLOAT32, takes
+from kernels.softmax.registration import recorded
+from kernels.softmax.rows import over_rows, refuse_more_rows
 
 BLOCK = 4096  # elements; a narrower row gets the power of two that holds it
-PROGRAMS = (1 << 31) - 1  # CUDA's limit for the x dim of a grid
 
 
 @triton.jit
@@ -36,26 +36,64 @@ def softmax_kernel(x, out, cols, BLOCK: tl.constexpr):  # x, out: [rows, cols] c
         tl.store(out + o_row + start + o_col, b_y.to(out.dtype.element_ty), mask=m_col)
 
 
+@triton.jit
+def backward_kernel(g, y, dx, cols, BLOCK: tl.constexpr):  # g, y, dx: [rows, cols] contiguous; grid: (rows,)
+    o_row = tl.program_id(0).to(tl.int64) * cols
+    o_col = tl.arange(0, BLOCK)
+    b_sum = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, cols, BLOCK):
+        m_col = start + o_col < cols
+        b_g = tl.load(g + o_row + start + o_col, mask=m_col, other=0.0).to(tl.float32)
+        b_y = tl.load(y + o_row + start + o_col, mask=m_col, other=0.0).to(tl.float32)
+        b_sum += b_g * b_y
+    dot = tl.sum(b_sum, axis=0)
+    last = (cols - 1) // BLOCK * BLOCK
+    for done in range(0, cols, BLOCK):
+        start = last - done  # what was read last is what the cache still holds
+        m_col = start + o_col < cols
+        b_g = tl.load(g + o_row + start + o_col, mask=m_col, other=0.0).to(tl.float32)
+        b_y = tl.load(y + o_row + start + o_col, mask=m_col, other=0.0).to(tl.float32)
+        b_dx = b_y * (b_g - dot)
+        tl.store(dx + o_row + start + o_col, b_dx.to(dx.dtype.element_ty), mask=m_col)
+
+
+def _forward(x: torch.Tensor, num_warps: int) -> torch.Tensor:
+    out = torch.empty_like(x)
+    _launch(softmax_kernel, (x, out), num_warps)
+    return out
+
+
+_differentiable = torch.library.custom_op("kernels::softmax_triton_online", _forward, mutates_args=())
+
+
+@torch.library.custom_op("kernels::softmax_triton_online_backward", mutates_args=())
+def _backward(grad: torch.Tensor, y: torch.Tensor, num_warps: int) -> torch.Tensor:
+    dx = torch.empty_like(y)
+    _launch(backward_kernel, (grad.contiguous(), y, dx), num_warps)
+    return dx
+
+
+_rows = recorded(_differentiable, _forward, _backward)
+
+
 def softmax(x: torch.Tensor, dim: int = -1, num_warps: int = 8) -> torch.Tensor:
     """Softmax of a float32, bfloat16 or float16 tensor of any shape along `dim`.
 
     Memory is read twice where a row does not fit the cache. An input whose slices are not contiguous is
-    copied first; the copy is part of the call. Raises NotImplementedError for 2^31 rows, another dtype,
-    or where autograd would record the call.
+    copied first; the copy is part of the call. Raises NotImplementedError for 2^31 rows, or another dtype.
     """
-    forward_only("triton_online", x, dtypes=UP_TO_FLOAT32)
-    return over_rows(lambda rows: _launch(rows, num_warps), x, dim)
+    takes("triton_online", x, dtypes=UP_TO_FLOAT32)
+    return over_rows(lambda rows: _rows(rows, num_warps), x, dim)
 
 
-def _launch(x: torch.Tensor, num_warps: int) -> torch.Tensor:
-    out = torch.empty_like(x)
-    if x.numel() == 0:
-        return out
-    cols = x.shape[-1]
-    rows = x.numel() // cols
-    if rows > PROGRAMS:
-        raise NotImplementedError(f"triton_online launches at most {PROGRAMS} rows, not {rows}.")
+def _launch(kernel, tensors: tuple[torch.Tensor, ...], num_warps: int) -> None:
+    """One program for each row of the tensors, which are contiguous and of one shape."""
+    out = tensors[-1]
+    if out.numel() == 0:
+        return
+    cols = out.shape[-1]
+    rows = out.numel() // cols
+    refuse_more_rows("triton_online", rows)
     block = min(BLOCK, triton.next_power_of_2(cols))
-    with torch.cuda.device_of(x):
-        softmax_kernel[(rows,)](x, out, cols, BLOCK=block, num_warps=num_warps)
-    return out
+    with torch.cuda.device_of(out):
+        kernel[(rows,)](*tensors, cols, BLOCK=block, num_warps=num_warps)

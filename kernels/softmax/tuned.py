@@ -1,13 +1,16 @@
 """The fastest softmax of this project for each input. Which design runs is decided in `csrc/softmax/tuned.h`.
 
-| slices | forward |
-|---|---|
-| along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) |
-| along the last dim, wider, compute capability 9.0 | shared memory of the blocks of a team (`cuda_ring`) |
-| along the last dim, others | two reads (`cuda_online`) |
-| along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) |
-| along another dim, little for a block, or few columns too long for a cluster | rows, on a copy |
-| float64 | the plain kernel (`cuda_row`) |
+| slices | forward | backward (not yet measured) |
+|---|---|---|
+| along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
+| wider, to 1 MiB, compute capability 9.0 | as the next line | registers of a cluster (`cuda_cluster`) |
+| wider, compute capability 9.0 | shared memory of the blocks of a team (`cuda_ring`) | the same |
+| others | two reads (`cuda_online`) | the same |
+| along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |
+| the same, little for a block, or few columns too long for a cluster | rows, on a copy | rows, on copies |
+| float64 | the plain kernel (`cuda_row`) | the same |
+
+Where autograd records a call along another dim the forward works on a copy too, which the backward needs.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ import math
 
 import torch
 
-from kernels.guards import FLOATING, forward_only
-from kernels.softmax import forward
+from kernels.guards import FLOATING, takes
+from kernels.softmax import operators
 from kernels.softmax.rows import along_last, check_dim
 
 LEAST = 512  # elements of an outer index: fewer leave most of a block without work
@@ -29,13 +32,14 @@ CHUNK = 128  # bytes of columns that a block of the kernel that reads twice has
 def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Softmax of a floating CUDA tensor of any shape along `dim`; half types are computed in float32.
 
-    Raises NotImplementedError for another dtype, or where autograd would record the call.
+    Raises NotImplementedError for another dtype.
     """
-    forward_only("tuned", x, dtypes=FLOATING)
+    takes("tuned", x, dtypes=FLOATING)
     check_dim(x, dim)
-    if _down_columns(x, dim % max(x.dim(), 1)):
-        return forward.strided_tuned(x, dim % x.dim())
-    return along_last(forward.tuned, x, dim)
+    recorded = x.requires_grad and torch.is_grad_enabled()
+    if not recorded and _down_columns(x, dim % max(x.dim(), 1)):
+        return operators.strided_tuned(x, dim % x.dim())
+    return along_last(operators.tuned, x, dim)
 
 
 def _down_columns(x: torch.Tensor, dim: int) -> bool:
