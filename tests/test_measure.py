@@ -238,7 +238,7 @@ def test_who_is_slow_only_when_it_is_not_timed_is_said_to_be():
 
 
 def test_a_busy_machine_makes_nobody_slow_when_it_is_not_timed():
-    """Most calls wait 12 ms for a processor: three untimed ones often all do, of 40 timed ones not one in four."""
+    """Most calls wait 12 ms for a processor: often all of three untimed ones, but not of 40 timed ones."""
     generator = random.Random(0)
     for _ in range(2000):
         timed = [12_000.0 if generator.random() < 0.75 else 80.0 for _ in range(40)]

@@ -157,6 +157,40 @@ def test_a_sentence_that_rows_share_is_said_once():
     assert cells.remarks(rows, folder=None) == ["a, b: busy", f"a: {NOISE}"]
 
 
+def test_sentences_that_differ_in_one_figure_are_said_once():
+    far = "2.0x from the memory limit"
+    notes = ["median -4 % from the mean", "median +13 % from the mean", "2 of 37 late; worst 1.5 %"]
+    rows = [row(name, note=f"{far}; {note}") for name, note in zip("abc", notes)]
+    rows.append(row("d", note=f"{far}; 3 of 37 late; worst 1.5e+02 %"))
+    assert cells.remarks(rows, folder=None) == [
+        "a, b: median -4, +13 % from the mean",
+        "c, d: 2, 3 of 37 late",
+        "c, d: worst 1.5, 1.5e+02 %",
+    ]
+    rows = [row(name, note=f"{far}; {number} of {number + 1} late") for name, number in (("a", 1), ("b", 2))]
+    assert cells.remarks(rows, folder=None) == ["a: 1 of 2 late", "b: 2 of 3 late"]
+
+
+def test_judged_by_norm_is_said_once():
+    told = "judged by norm: its worst element is off by 1e-3 of itself and the mean size"
+    made = row("mm", accuracy="normwise", note=f"2.0x from the memory limit; {told}")
+    assert cells.remarks([made], folder=None) == [f"mm: {told}"]
+
+
+@pytest.mark.parametrize("p80, said", [("0.0985", False), ("0.11", True)])
+def test_times_without_a_middle_are_not_to_be_compared(folder, p80, said):
+    rows = [row(median_ms="0.05", p80_ms=p80, speedup="2.5", baseline="other"), row("other", speedup="1")]
+    lines = shown(folder(*rows))
+    assert any(line.endswith("disturbed: do not compare") for line in lines) is said
+    assert any("2.50x" in line for line in lines) is not said
+    assert (
+        cells.table([rows[0], row("other", speedup="1", baseline="other", median_ms="0.2")])[0].count(
+            "speedup"
+        )
+        == 0
+    )
+
+
 @pytest.mark.parametrize("end", ["\n", " "])  # results.csv has no line ends
 def test_of_a_compilers_output_the_first_error_and_the_log(tmp_path, end):
     said = ["x.cpp does not compile:", "x.cpp:3:10: error: no such name", "    3 |  return y;", "      |  ^"]

@@ -183,6 +183,9 @@ def print_ceilings(ceilings: dict[str, Any]) -> None:
         for row in rows:
             table.add_row(*row)
         console.print(table)
+    if roofline.disturbed(ceilings):
+        words = "the machine was busy: a larger transfer took less time than a smaller one"
+        console.print(Text(words, style="yellow"), soft_wrap=True)
 
 
 def print_plan(plan: Plan, console: Console | None = None) -> None:
