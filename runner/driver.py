@@ -88,6 +88,8 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
             shutdown()  # compilers first
         with contextlib.suppress(Exception):  # `error` is the one to be told
             _complete(record)
+        if alone and isinstance(error, KeyboardInterrupt):
+            say_what_is_left(folder)
         raise
     record.tell_seed(settings)
     _complete(record, pictures=alone)
@@ -118,6 +120,13 @@ def _free_gpu(settings: Settings) -> Iterator[str]:
 
 def _say(text: str) -> None:
     print(f"runner: {text}", file=sys.stderr, flush=True)
+
+
+def say_what_is_left(folder: Path) -> None:
+    """Where an interrupted run or sweep has its finished rows, and what to type for the others."""
+    _say(f"what was finished is in {folder}")
+    if planned.can_be_carried_on(folder):
+        _say(f"python -m runner resume={folder} does the rest")
 
 
 def measured_ceilings(settings: Settings) -> dict[str, Any]:

@@ -183,12 +183,8 @@ def test_times_without_a_middle_are_not_to_be_compared(folder, p80, said):
     lines = shown(folder(*rows))
     assert any(line.endswith("disturbed: do not compare") for line in lines) is said
     assert any("2.50x" in line for line in lines) is not said
-    assert (
-        cells.table([rows[0], row("other", speedup="1", baseline="other", median_ms="0.2")])[0].count(
-            "speedup"
-        )
-        == 0
-    )
+    baseline = row("other", speedup="1", baseline="other", median_ms="0.2")
+    assert "speedup" not in cells.table([rows[0], baseline])[0]
 
 
 @pytest.mark.parametrize("end", ["\n", " "])  # results.csv has no line ends
