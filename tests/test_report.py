@@ -260,6 +260,32 @@ def test_markdown_shows_text_as_it_stands(folder):
     assert "\n\nSeed 123.\n\n**softmax " in text
 
 
+def test_markdown_says_where_it_is_from_and_what_its_columns_mean(folder):
+    here = folder(row())
+    facts = {"device_name": "NVIDIA H200", "torch": "2.11.0", "host": "h", "driver": "580"}
+    (here / "environment.json").write_text(json.dumps(facts))
+    text = report.markdown(here)
+    assert "\n\nNVIDIA H200, torch 2.11.0, h\n\nSeed 123.\n\n" in text
+    assert f"\n\n{report.COLUMNS}\n\n**softmax " in text
+    (here / "environment.json").unlink()
+    assert report.markdown(here).startswith(f"# {here.name}\n\nSeed 123.\n\n")
+
+
+def test_ceilings_of_a_busy_machine_say_so(capsys):
+    calm = {
+        "device": "cpu",
+        "driver": "",
+        "torch": "2",
+        "bandwidth": {"copy": [(1e3, 1.0), (1e6, 10.0)]},
+        "tflops": {},
+    }
+    calm["bandwidth"] |= dict.fromkeys(("read", "triad", "write"), calm["bandwidth"]["copy"])
+    report.print_ceilings(calm)
+    assert "busy" not in capsys.readouterr().out
+    report.print_ceilings(calm | {"bandwidth": calm["bandwidth"] | {"copy": [(1e6, 0.01), (1e7, 10.0)]}})
+    assert "the machine was busy" in capsys.readouterr().out
+
+
 def test_traps_have_a_table_of_their_own(folder):
     here = folder(row())
     (here / "traps.csv").write_text(

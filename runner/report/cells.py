@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -67,16 +68,17 @@ def own(shape: Mapping[str, int]) -> dict[str, int]:
 
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-    """Headings and cells of one case. Columns that are empty in all rows are left out.
-
-    Disturbed times are not to be compared, so there is no speedup of them or over them.
-    """
+    """Headings and cells of one case. Columns that are empty in all rows are left out."""
     names = names_of(rows)
-    stirred = any(disturbed(row) for row in rows if row["variant"] == row["baseline"])
-    plain_rows = [row | {"speedup": ""} if stirred or disturbed(row) else row for row in rows]
-    cells = [[name, *figures(row), verdict(row)] for name, row in zip(names, plain_rows)]
+    cells = [[name, *figures(row), verdict(row)] for name, row in zip(names, comparable(rows))]
     kept = [i for i, name in enumerate(HEADINGS) if name not in FIGURES or any(line[i] for line in cells)]
     return [HEADINGS[i] for i in kept], [[line[i] for i in kept] for line in cells]
+
+
+def comparable(rows: Sequence[Row]) -> list[Row]:
+    """The rows of one case without speedups of disturbed times, or over them."""
+    unsure = any(disturbed(row) for row in rows if row["variant"] == row["baseline"])
+    return [row | {"speedup": ""} if unsure or disturbed(row) else row for row in rows]
 
 
 def names_of(rows: Sequence[Row]) -> list[str]:
@@ -132,6 +134,16 @@ def size(count: float) -> str:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def rate(text: str) -> str:
+    """GB/s or TFLOP/s to three digits, to two below a thousandth: 4288, 0.517, 0.00049."""
+    if not text:
+        return ""
+    value = float(text)
+    if not 0 < value < 1e3:
+        return f"{value:.0f}"
+    return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}" if value >= 1e-3 else f"{value:.2g}"
 
 
 def counted(count: int, noun: str) -> str:
