@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import signal
 import sys
 import threading
@@ -17,7 +18,7 @@ from runner.model import HOST, IPC, Entry, Plan, PlannedCase, Refusal, Settings
 from runner.parent import workload
 from runner.parent.case import CaseRun
 from runner.plan import plan
-from runner.process import device_lock
+from runner.process import device_lock, memory
 from runner.process.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
 from runner.record import columns, planned
 from runner.record.folder import Record, claim, writing
@@ -53,7 +54,8 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
     if settings.mode == "plan":
-        report.print_plan(_planned(settings))
+        free = memory.available_bytes() if settings.device == "cpu" else math.inf  # of a GPU torch knows
+        report.print_plan(_planned(settings), free)
         return Outcome(None)
     if folder is not None:
         return carry_on(settings, folder, False, show, label)

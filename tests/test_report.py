@@ -227,7 +227,7 @@ def test_the_tables_title_is_that_of_the_plan():
 def test_the_plan_in_words(capsys):
     words = ["op=cdist", "device=cpu", "shape.n=1024", "shape.d=16", "variant=[naive,cpp,cuda_thread]"]
     console = Console(file=io.StringIO(), width=40)
-    report.print_plan(plan(compose(words)), console)
+    report.print_plan(plan(compose(words)), console=console)
     lines = console.file.getvalue().splitlines()
     assert lines[0].startswith("cdist p=2 batch=1 batch1=1 d=16 m=1024 n=1024 float32  case ")
     assert lines[0].endswith(", up to 235 MB with its check")
@@ -241,7 +241,7 @@ def test_the_plan_in_words(capsys):
 
 def test_a_plan_in_which_nothing_runs_claims_no_memory():
     console = Console(file=io.StringIO())
-    report.print_plan(plan(compose(["op=gelu", "device=cpu", "variant=cuda_thread"])), console)
+    report.print_plan(plan(compose(["op=gelu", "device=cpu", "variant=cuda_thread"])), console=console)
     assert "up to" not in console.file.getvalue()
 
 
@@ -251,6 +251,14 @@ def test_a_plan_in_which_nothing_runs_claims_no_memory():
 )
 def test_sizes(count, said):
     assert cells.size(count) == said
+
+
+def test_a_plan_marks_what_there_is_no_memory_for(capsys):
+    planned = plan(compose(["op=gelu", "device=cpu", "variant=[naive,cpp]", "shape.rows=1024"]))
+    report.print_plan(planned, free=1e6)
+    assert capsys.readouterr().out.count(" MB, and 1 MB are free here") == 2
+    report.print_plan(planned)
+    assert "free" not in capsys.readouterr().out
 
 
 def test_markdown_shows_text_as_it_stands(folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -207,14 +208,17 @@ def print_ceilings(ceilings: dict[str, Any]) -> None:
         console.print(Text(words, style="yellow"), soft_wrap=True)
 
 
-def print_plan(plan: Plan, console: Console | None = None) -> None:
-    """`mode=plan`: every case with the memory it needs, and what each variant would do."""
+def print_plan(plan: Plan, free: float = math.inf, console: Console | None = None) -> None:
+    """`mode=plan`: every case with the memory it needs, and what each variant would do.
+
+    `free`: bytes that the device has; what needs more is marked.
+    """
     console = console or _console()
     for planned in plan.cases:
         words = Text.assemble((title(planned.case), "bold"), ("  " + _needs(planned), "dim"))
         console.print(words, soft_wrap=True)
         for entry in planned.entries:
-            console.print(Text(f"  {_intent(entry)}"), soft_wrap=True)
+            console.print(Text(f"  {_intent(entry, free)}"), soft_wrap=True)
     rows = sum(len(planned.entries) for planned in plan.cases)
     console.print(Text(f"{cells.counted(len(plan.cases), 'case')}, {cells.counted(rows, 'row')}"))
 
@@ -226,10 +230,11 @@ def _needs(planned: PlannedCase) -> str:
     return f"case {planned.case.case_id}{most}"
 
 
-def _intent(entry: Entry) -> str:
+def _intent(entry: Entry, free: float) -> str:
     name = " ".join([entry.variant.name, *cells.pairs(entry.params)])
     if entry.skip:
         return f"{name}: skipped, {entry.skip}"
     if entry.interpreted:
         return f"{name}: checked in Triton's interpreter at the smoke shapes, not timed"
-    return f"{name}: {cells.size(entry.memory_bytes)}"
+    beyond = f", and {cells.size(free)} are free here" if entry.memory_bytes > free else ""
+    return f"{name}: {cells.size(entry.memory_bytes)}{beyond}"
