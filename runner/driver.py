@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.config import devices
-from runner.model import HOST, IPC, Entry, Plan, PlannedCase, Refusal, Settings
+from runner.model import HOST, IPC, Entry, PlannedCase, Refusal, Settings
 from runner.parent import workload
 from runner.parent.case import CaseRun
 from runner.plan import plan
@@ -53,7 +53,7 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
     if settings.mode == "plan":
-        report.print_plan(_planned(settings))
+        report.print_plan(plan(settings))
         return Outcome(None)
     if folder is not None:
         return carry_on(settings, folder, False, show, label)
@@ -69,12 +69,8 @@ def carry_on(settings: Settings, folder: Path, alone: bool, show: bool = True, l
         return _carried_out(settings, folder, alone, show, label)
 
 
-def _planned(settings: Settings) -> Plan:
-    return workload.checks(settings) if settings.workload else plan(settings)
-
-
 def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, label: str) -> Outcome:
-    cases, record = _planned(settings), Record(folder, settings, alone)
+    cases, record = plan(settings), Record(folder, settings, alone)
     try:
         bar = settings.mode != "debug"
         with Progress(cases, show, label, bar, done=len(record.rows)) as progress:

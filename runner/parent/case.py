@@ -201,7 +201,7 @@ class CaseRun:
         self, entry: Entry, facts: dict[str, Any], series: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         if "source_sha" not in facts:  # nothing was imported: the hash of what lies there now
-            facts = facts | {"source_sha": _sha(entry)}
+            facts = facts | {"source_sha": sources.digest_now(entry.variant)}
         if note := self.blame.notes.get(entry.index):
             facts = facts | {"notes": [*facts.get("notes", ()), note]}
         row = columns.row(self.run.identity, self.planned.case, entry, facts)
@@ -232,10 +232,3 @@ def _too_large(entry: Entry, facts: dict[str, Any]) -> str:
     if entry.interpreted or total is None or need <= 0.95 * total:
         return ""
     return f"needs {need / 1e9:.1f} GB, and {facts['device']} has {total / 1e9:.1f} GB"
-
-
-def _sha(entry: Entry) -> str:
-    try:
-        return sources.digest(entry.variant)
-    except OSError:  # the file is gone: its row says so
-        return ""
