@@ -128,10 +128,11 @@ def newest(rows: Iterable[Row]) -> list[Row]:
             if key not in there:
                 there |= {place, key}
                 chosen.append(i)
-    measured = {experiment_of(rows[i]) for i in chosen}
-    for i, place in idle:
-        lost = rows[i]["stage"] == LOST and experiment_of(rows[i]) in measured  # its device may not be known
+    seen = {experiment_of(rows[i]) for i in chosen}
+    for i, place in sorted(idle, key=lambda one: rows[one[0]]["stage"] == LOST):  # those say least
+        lost = rows[i]["stage"] == LOST and place[1:] in seen  # its device may not be known
         if place not in there and not lost:
             there.add(place)
+            seen.add(place[1:])
             chosen.append(i)
     return [rows[i] for i in sorted(chosen)]
