@@ -16,6 +16,7 @@ from runner.config import devices
 from runner.model import HOST, IPC, Entry, PlannedCase, Refusal, Settings
 from runner.parent import workload
 from runner.parent.case import CaseRun
+from runner.parent.spent import Spent
 from runner.plan import plan
 from runner.process import device_lock
 from runner.process.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
@@ -79,6 +80,7 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
                 workload.WorkloadRun(run, cases.cases).finish()
             else:
                 run.cases(cases.cases)
+            run.tell_spent()
     except BaseException as error:  # an interrupt too leaves a folder that can be read
         if not isinstance(error, Exception):
             shutdown()  # compilers first
@@ -156,6 +158,7 @@ class _Run:
         self.settings, self.record, self.progress = settings, record, progress
         self.device = Device(settings.device, settings.measure.threads, settings.mode == "debug")
         self.bench = Device(settings.device, settings.measure.threads, False, judges=True)
+        self.spent = Spent()
         self.identity: dict[str, Any] = {}
         self.known: dict[str, Any] | None = None
 
@@ -171,12 +174,19 @@ class _Run:
             else:  # a worker that does not start would not start for the next case either
                 case.all_failed(failed.status, failed.stage, failed.reason)
 
+    def tell_spent(self) -> None:
+        """Where the time of the whole run went; nothing where no worker was needed."""
+        if words := self.spent.words():
+            self.record.log.say(f"spent {words}")
+            self.progress.say(f"spent {words}")
+
     def row_of(self, case: PlannedCase, entry: Entry) -> dict[str, Any] | None:
         """The row that the folder had before; None where it is still to be found."""
         return self.record.row_of(columns.row_id(self.record.run_id, case.case, entry))
 
     def _obstacle(self) -> WorkerLost | WorkerFailed | None:
         """Why there is no worker; None when there is one."""
+        self.spent.on("start")
         try:
             self.worker()
             self.judge()
