@@ -51,6 +51,10 @@ def _main(words: list[str]) -> int:
         run = Run(execute, listing.describe)
         code = guarded(drive, words, run)
     joined = guarded(finish, run)  # also when interrupted: what was finished is kept
+    if run.sweep and (code == INTERRUPTED or interrupts.told):
+        from runner import driver
+
+        driver.say_what_is_left(run.sweep)
     return code or joined
 
 

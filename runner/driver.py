@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import math
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from runner.parent import workload
 from runner.parent.case import CaseRun
 from runner.parent.spent import Spent
 from runner.plan import plan
-from runner.process import device_lock
+from runner.process import device_lock, memory
 from runner.process.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
 from runner.record import columns, planned
 from runner.record.folder import Record, claim, writing
@@ -54,7 +55,8 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         report.print_ceilings(measured_ceilings(settings))
         return Outcome(None)
     if settings.mode == "plan":
-        report.print_plan(plan(settings))
+        free = memory.available_bytes() if settings.device == "cpu" else math.inf  # of a GPU torch knows
+        report.print_plan(plan(settings), free)
         return Outcome(None)
     if folder is not None:
         return carry_on(settings, folder, False, show, label)
@@ -86,6 +88,8 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
             shutdown()  # compilers first
         with contextlib.suppress(Exception):  # `error` is the one to be told
             _complete(record)
+        if alone and isinstance(error, KeyboardInterrupt):
+            say_what_is_left(folder)
         raise
     record.tell_seed(settings)
     _complete(record, pictures=alone)
@@ -116,6 +120,13 @@ def _free_gpu(settings: Settings) -> Iterator[str]:
 
 def _say(text: str) -> None:
     print(f"runner: {text}", file=sys.stderr, flush=True)
+
+
+def say_what_is_left(folder: Path) -> None:
+    """Where an interrupted run or sweep has its finished rows, and what to type for the others."""
+    _say(f"what was finished is in {folder}")
+    if planned.can_be_carried_on(folder):
+        _say(f"python -m runner resume={folder} does the rest")
 
 
 def measured_ceilings(settings: Settings) -> dict[str, Any]:

@@ -74,6 +74,15 @@ def test_it_opens_without_errors_and_asks_for_nothing(opened):
         assert svg.size["width"] > 600 and svg.size["height"] > 150
 
 
+def test_the_table_fits_with_its_remarks(opened):
+    assert (
+        opened.execute_script(
+            "const box = document.querySelector('#rows .wide'); return box.scrollWidth - box.clientWidth"
+        )
+        <= 0
+    )
+
+
 def test_it_sorts_by_number_both_ways_and_what_has_no_time_stands_last(opened):
     click(opened, "mean")
     up = column(opened, "mean")

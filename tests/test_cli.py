@@ -37,6 +37,9 @@ class Driver:
         self.finished.append((sweep, outcomes))
         return self.code
 
+    def say_what_is_left(self, folder):
+        print(f"left in {folder}", file=sys.stderr)
+
 
 @pytest.fixture
 def driver(monkeypatch):
@@ -187,6 +190,7 @@ def test_an_interrupted_sweep_joins_what_is_there(main, driver, capsys):
     ((sweep, outcomes),) = driver.finished
     assert len(outcomes) == 1
     assert sorted(path.name for path in sweep.iterdir()) == ["0_seed=1", "planned.json"]
+    assert capsys.readouterr().err == f"left in {sweep}\nrunner: interrupted\n"
 
 
 @pytest.mark.parametrize("error", [OSError("disk"), ZeroDivisionError("bug"), TypeError("bug")])

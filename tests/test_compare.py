@@ -1,9 +1,12 @@
 """Two runs side by side: what is matched, what is said of it, and the exit code."""
 
+import io
+import re
 import subprocess
 import sys
 
 import pytest
+from rich.console import Console
 
 from runner.compare import __main__ as command
 from runner.compare import comparison, pairs
@@ -155,9 +158,26 @@ def test_bad_input_is_one_sentence(tmp_path, before, main):
     assert "schema version 0; this runner reads 1" in sentence(before, old)
     bare = write(tmp_path / "bare", [])
     assert "B has no rows" in sentence(before, bare)
+
+
+@pytest.mark.parametrize("threshold", ["-1", "5", "much"])
+def test_a_threshold_that_may_mean_two_things(capsys, threshold):
     with pytest.raises(SystemExit) as stop:
-        command.main(["a", "b", "--threshold", "-1"])
+        command.main(["a", "b", "--threshold", threshold])
     assert stop.value.code == 2
+    assert f"{threshold}: write it as 5% or 0.05" in capsys.readouterr().err
+
+
+def test_on_a_narrow_terminal_nothing_is_cut(tmp_path, before):
+    after = write(tmp_path / "b", [row("builtin", 104), row("naive", 0, status="wrong", reason="off by far")])
+    found = pairs.compare(str(before), str(after))
+    for width in (80, 160):
+        file = io.StringIO()
+        console = Console(width=width, file=file, force_terminal=True, no_color=True, highlight=False)
+        comparison.print_tables(found, console=console)
+        lines = re.sub(r"\x1b\[\d*m", "", file.getvalue()).splitlines()
+        assert max(map(len, lines[2:])) <= width and not any("…" in line for line in lines)
+        assert ("gelu cols=64 rows=64 float32: builtin" in [line.rstrip() for line in lines]) is (width == 80)
 
 
 def test_torch_is_not_imported():

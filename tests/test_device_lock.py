@@ -86,7 +86,7 @@ def test_the_second_waits_says_so_once_and_goes_on(start):
     second = start()
     waiting = line(second)
     assert waiting.startswith(f"cuda:0 is being measured by another run (pid {first.pid}, since ")
-    assert waiting.endswith(", op=gelu variant=all): waiting")
+    assert waiting.endswith(", op=gelu variant=all): waiting (Ctrl-C gives up)")
     time.sleep(0.5)
     assert second.poll() is None
     first.stdin.write("\n")
@@ -123,7 +123,7 @@ def test_a_holder_that_says_nothing_is_still_waited_for(start, temp):
     first = start()
     assert line(first) == "held"
     lock_file(temp).with_suffix(".holder").unlink()
-    assert line(start()) == "cuda:0 is being measured by another run: waiting"
+    assert line(start()) == "cuda:0 is being measured by another run: waiting (Ctrl-C gives up)"
 
 
 def test_devices_do_not_wait_for_each_other(start):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 
 import pytest
 
-from runner.report import marks, page, report
+from runner.record import kept
+from runner.report import cells, marks, page, report
 from runner.report.__main__ import main
 from runner.report.surface import sections
 from tests.kept_runs import row, write
@@ -101,6 +103,56 @@ def test_rows_without_times_are_a_page_without_pictures(tmp_path):
     page.write(folder)
     text = (folder / "report.html").read_text()
     assert "<figure" not in text and "no such header" in text
+
+
+def test_disturbed_times_are_called_so_and_have_no_speedup(tmp_path):
+    rows = [row("naive", 900), row("builtin", 100), row("tuned", 90)]
+    for one, times in zip(rows, (9, 1.1, 1.02)):
+        one |= derived(1000, times) | {"baseline": "naive"}
+    folder = write(tmp_path / "run", rows)
+    table = folder / "results.csv"
+    lines = table.read_text().splitlines()
+    place = lines[0].split(",").index("median_ms")
+    tuned = next(i for i, line in enumerate(lines) if ",tuned," in line)
+    page.write(folder)
+    assert (folder / "report.html").read_text().count(">8.82</td>") == 1
+    cells = next(csv.reader([lines[tuned]]))
+    cells[place] = "0.2"
+    with open(table, "w", newline="") as file:
+        csv.writer(file).writerows([*csv.reader(lines[:tuned]), cells, *csv.reader(lines[tuned + 1 :])])
+    page.write(folder)
+    text = (folder / "report.html").read_text()
+    assert ">8.82</td>" not in text and text.count(">disturbed</td>") == 1
+    bars = re.search(r'<figure id="speedup">.*?</figure>', text, re.S)[0]
+    assert len(re.findall('data-row="', bars)) == 2
+
+
+def test_columns_that_nobody_fills_are_left_out(tmp_path, text):
+    assert ">SM MHz<" in text
+    page.write(write(tmp_path / "run", [row(sm_mhz="")]))
+    assert ">SM MHz<" not in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_the_devices_roofs_are_told_of_where_they_are_drawn(folder, text):
+    assert page.ROOFS.partition(";")[0] not in text
+    assert page.ROOFS.partition(";")[0] in page.page(
+        "t", kept.read(folder / "results.csv"), {"roofline": "<svg>"}, True
+    )
+
+
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        ("4288.1", "4288"),
+        ("43.25", "43.2"),
+        ("0.5168", "0.517"),
+        ("0.000492", "0.00049"),
+        ("0", "0"),
+        ("", ""),
+    ],
+)
+def test_a_rate_has_three_digits(value, said):
+    assert cells.rate(value) == said
 
 
 def test_no_rows_at_all(tmp_path):

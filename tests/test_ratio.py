@@ -103,7 +103,7 @@ def test_throttling_in_one_run_only():
 
 def test_few_trials_decide_nothing():
     found = compare(of_samples([1.0, 1.01, 1.0]), of_samples([2.0, 2.01, 2.0]))
-    assert found.verdict == "ambiguous" and found.why == "fewer than 6 trials"
+    assert found.verdict == "ambiguous" and found.why == "fewer than 6 trials: run both with more"
 
 
 def test_samples_without_any_spread():

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from runner.files import ROOT
 from runner.model import Refusal
 from runner.record import folder
 from runner.record.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
 from runner.record.folder import Record
 
-SETTINGS = SimpleNamespace(resolved_yaml="op: double\n", command=("op=double",), seed=1)
+SETTINGS = SimpleNamespace(resolved_yaml="op: double\n", command=("op=double",), config_files=(), seed=1)
 SERIES = {"rounds": range(200), "turns": range(200), "start_ns": range(200)}
 SERIES |= {"device_us": [1.0] * 200, "host_us": [2.0] * 200}
 
@@ -148,6 +149,15 @@ def test_the_environment_is_written(run):
     run.environment(SETTINGS, {"torch": "2", "odd": "\udcff"})
     facts = json.loads((run.folder / "environment.json").read_text())
     assert facts["torch"] == "2" and facts["command"] == ["op=double"] and facts["packages"]
+
+
+def test_the_environment_names_the_config_dir_that_the_command_needs(run, tmp_path):
+    own = tmp_path / "mine"
+    files = tuple(map(str, (ROOT / "conf/config.yaml", ROOT / "conf/op/add.yaml", own / "experiment/x.yaml")))
+    for given, said in ((files, str(own)), (files[:2], "")):
+        run.environment(SimpleNamespace(**vars(SETTINGS) | {"config_files": given}), {})
+        facts = json.loads((run.folder / "environment.json").read_text())
+        assert facts["config_dir"] == said
 
 
 def test_copies_that_setuptools_brings_along_are_no_packages(tmp_path, monkeypatch):

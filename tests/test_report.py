@@ -157,6 +157,36 @@ def test_a_sentence_that_rows_share_is_said_once():
     assert cells.remarks(rows, folder=None) == ["a, b: busy", f"a: {NOISE}"]
 
 
+def test_sentences_that_differ_in_one_figure_are_said_once():
+    far = "2.0x from the memory limit"
+    notes = ["median -4 % from the mean", "median +13 % from the mean", "2 of 37 late; worst 1.5 %"]
+    rows = [row(name, note=f"{far}; {note}") for name, note in zip("abc", notes)]
+    rows.append(row("d", note=f"{far}; 3 of 37 late; worst 1.5e+02 %"))
+    assert cells.remarks(rows, folder=None) == [
+        "a, b: median -4, +13 % from the mean",
+        "c, d: 2, 3 of 37 late",
+        "c, d: worst 1.5, 1.5e+02 %",
+    ]
+    rows = [row(name, note=f"{far}; {number} of {number + 1} late") for name, number in (("a", 1), ("b", 2))]
+    assert cells.remarks(rows, folder=None) == ["a: 1 of 2 late", "b: 2 of 3 late"]
+
+
+def test_judged_by_norm_is_said_once():
+    told = "judged by norm: its worst element is off by 1e-3 of itself and the mean size"
+    made = row("mm", accuracy="normwise", note=f"2.0x from the memory limit; {told}")
+    assert cells.remarks([made], folder=None) == [f"mm: {told}"]
+
+
+@pytest.mark.parametrize("p80, said", [("0.0985", False), ("0.11", True)])
+def test_times_without_a_middle_are_not_to_be_compared(folder, p80, said):
+    rows = [row(median_ms="0.05", p80_ms=p80, speedup="2.5", baseline="other"), row("other", speedup="1")]
+    lines = shown(folder(*rows))
+    assert any(line.endswith("disturbed: do not compare") for line in lines) is said
+    assert any("2.50x" in line for line in lines) is not said
+    baseline = row("other", speedup="1", baseline="other", median_ms="0.2")
+    assert "speedup" not in cells.table([rows[0], baseline])[0]
+
+
 @pytest.mark.parametrize("end", ["\n", " "])  # results.csv has no line ends
 def test_of_a_compilers_output_the_first_error_and_the_log(tmp_path, end):
     said = ["x.cpp does not compile:", "x.cpp:3:10: error: no such name", "    3 |  return y;", "      |  ^"]
@@ -197,7 +227,7 @@ def test_the_tables_title_is_that_of_the_plan():
 def test_the_plan_in_words(capsys):
     words = ["op=cdist", "device=cpu", "shape.n=1024", "shape.d=16", "variant=[naive,cpp,cuda_thread]"]
     console = Console(file=io.StringIO(), width=40)
-    report.print_plan(plan(compose(words)), console)
+    report.print_plan(plan(compose(words)), console=console)
     lines = console.file.getvalue().splitlines()
     assert lines[0].startswith("cdist p=2 batch=1 batch1=1 d=16 m=1024 n=1024 float32  case ")
     assert lines[0].endswith(", up to 235 MB with its check")
@@ -211,7 +241,7 @@ def test_the_plan_in_words(capsys):
 
 def test_a_plan_in_which_nothing_runs_claims_no_memory():
     console = Console(file=io.StringIO())
-    report.print_plan(plan(compose(["op=gelu", "device=cpu", "variant=cuda_thread"])), console)
+    report.print_plan(plan(compose(["op=gelu", "device=cpu", "variant=cuda_thread"])), console=console)
     assert "up to" not in console.file.getvalue()
 
 
@@ -223,11 +253,45 @@ def test_sizes(count, said):
     assert cells.size(count) == said
 
 
+def test_a_plan_marks_what_there_is_no_memory_for(capsys):
+    planned = plan(compose(["op=gelu", "device=cpu", "variant=[naive,cpp]", "shape.rows=1024"]))
+    report.print_plan(planned, free=1e6)
+    assert capsys.readouterr().out.count(" MB, and 1 MB are free here") == 2
+    report.print_plan(planned)
+    assert "free" not in capsys.readouterr().out
+
+
 def test_markdown_shows_text_as_it_stands(folder):
     made = row("a", "skipped", reason="accepts only a*b*c < 2**31 | x;\nhere a=1")
     text = report.markdown(folder(made))
     assert "- a: accepts only a\\*b\\*c \\< 2\\*\\*31 \\| x; here a=1" in text
     assert "\n\nSeed 123.\n\n**softmax " in text
+
+
+def test_markdown_says_where_it_is_from_and_what_its_columns_mean(folder):
+    here = folder(row())
+    facts = {"device_name": "NVIDIA H200", "torch": "2.11.0", "host": "h", "driver": "580"}
+    (here / "environment.json").write_text(json.dumps(facts))
+    text = report.markdown(here)
+    assert "\n\nNVIDIA H200, torch 2.11.0, h\n\nSeed 123.\n\n" in text
+    assert f"\n\n{report.COLUMNS}\n\n**softmax " in text
+    (here / "environment.json").unlink()
+    assert report.markdown(here).startswith(f"# {here.name}\n\nSeed 123.\n\n")
+
+
+def test_ceilings_of_a_busy_machine_say_so(capsys):
+    calm = {
+        "device": "cpu",
+        "driver": "",
+        "torch": "2",
+        "bandwidth": {"copy": [(1e3, 1.0), (1e6, 10.0)]},
+        "tflops": {},
+    }
+    calm["bandwidth"] |= dict.fromkeys(("read", "triad", "write"), calm["bandwidth"]["copy"])
+    report.print_ceilings(calm)
+    assert "busy" not in capsys.readouterr().out
+    report.print_ceilings(calm | {"bandwidth": calm["bandwidth"] | {"copy": [(1e6, 0.01), (1e7, 10.0)]}})
+    assert "the machine was busy" in capsys.readouterr().out
 
 
 def test_traps_have_a_table_of_their_own(folder):

@@ -392,6 +392,8 @@ def test_a_second_end_from_outside_stops_at_once_and_keeps_what_was_finished(
     assert run.returncode == code
     assert "runner: finishing the check of hangs; a second Ctrl-C stops at once" in err
     assert f"runner: {word}" in err and "Traceback" not in err
+    (folder,) = {path.parent for path in (tmp_path / "out").rglob("planned.json")}
+    assert f"runner: python -m runner resume={folder} does the rest\n" in err
     assert gone(session)
     if not sweep:
         assert list(rows_in(tmp_path)) == ["first"]

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from runner.profile import rules, triage
+from runner.profile import before_after, rules, triage
 from runner.profile.levers import Measured
 from runner.profile.rules import Finding, Step
 from runner.trace.events import Activity, Op
@@ -147,3 +147,17 @@ def test_the_conclusion_names_the_largest_gain_or_says_nothing_is_worth_it():
     assert triage.conclusion(near, STEP).startswith("nothing here is worth doing")
     assert "waits for the host" in triage.conclusion(near, dataclasses.replace(HOST_BOUND, host_us=800))
     assert "fewer launches first" in triage.conclusion(near, dataclasses.replace(STEP, host_us=990))
+
+
+def test_before_and_after_tell_how_far_the_unchanged_moved():
+    def line(operation, before, after, predicted):
+        names = ("operation", "before_us", "after_us", "saved_us", "predicted_saving_us")
+        return dict(zip(names, (operation, before, after, before - after, predicted)))
+
+    rows = [line("gelu", 100e3, 15e3, 80e3), line("attention", 37e3, 117e3, ""), line("add", 5e3, 4e3, "")]
+    step = line("step", 545e3, 431e3, 80e3)
+    said = before_after.sentence([*rows, step], [])
+    assert said[0] == "step: 545 ms before, 431 ms after: 20.9 % saved"
+    assert "what was not changed moved by up to 80 ms (attention): a smaller gain may be chance" in said
+    everything = before_after.sentence([line("gelu", 100e3, 15e3, ""), step], [])
+    assert not any("chance" in each for each in everything)

@@ -38,6 +38,15 @@ options
   --info, --hydra-help, --shell-completion    Hydra's own
   -h, --help            this page
 
+columns
+  mean, p20 - p80    of the timed calls, and where their middle 60 % lie
+  % of limit         the least time that this device needs for the declared bytes and operations,
+                     over the mean
+  speedup            the baseline's mean (1.00x) over this one
+  max error          the largest difference from the definition in float64
+  verdict            ok (right and timed), checked (right), skipped, wrong, error, crashed or timeout,
+                     and how far from the limit; disturbed: something else had the machine meanwhile
+
 exit codes
   0  every row is right        1  some row is wrong, error, crashed or timeout
   2  refused: each line on stderr is one thing to change        130  interrupted: the row at hand is

@@ -50,9 +50,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _share(text: str) -> float:
-    value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 0 <= value < 100:
-        raise ValueError(text)
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < (100 if text.endswith("%") else 1):  # 5 may mean 5 %, and 500 %
+        raise argparse.ArgumentTypeError(f"{text}: write it as 5% or 0.05")
     return value
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table as Grid
 from rich.text import Text
 
@@ -31,6 +32,7 @@ FACTS = {  # of environment.json, by what a reader calls them
     "cpu": "CPU",
     "host": "host",
 }
+_PIPED = 1000  # columns: what is no terminal's is never wrapped
 _MOST_LISTED = 20
 _MOST_WIDE = 100.0  # an interval's upper end over its lower one
 
@@ -158,18 +160,35 @@ def _missing(found: Comparison) -> Iterator[str]:
 def print_tables(found: Comparison, every: bool = False, console: Console | None = None) -> None:
     """What changed and what is ambiguous, or every row, on standard output."""
     console = console or Console()
-    console = console if console.is_terminal else Console(width=1000, file=console.file)
+    console = console if console.is_terminal else Console(width=_PIPED, file=console.file)
     console.print(Text(f"A {found.names[0]}\nB {found.names[1]}"), soft_wrap=True)
     for each in remarks(found):
         console.print(Text(each, style="yellow"), soft_wrap=True)
     shown = [pair for pair in _sorted(found.pairs) if every or pair.verdict in (*CHANGED, "ambiguous")]
-    if shown:
-        console.print(_grid(shown))
+    grid = _grid(shown)
+    natural = console.measure(grid, options=console.options.update(max_width=_PIPED)).maximum
+    if natural > console.width:
+        _print_narrow(shown, console)
+    elif shown:
+        console.print(grid)
     for each in _missing(found):
         console.print(Text(each, style="dim"), soft_wrap=True)
     console.print(
         Text(verdict_line(found), style="bold red" if found.regressions() else "bold"), soft_wrap=True
     )
+
+
+def _print_narrow(pairs: Sequence[Pair], console: Console) -> None:
+    """A few lines for each pair, where a line of the table is wider than the terminal."""
+    for pair in pairs:
+        case, variant, a, b, ratio, interval, verdict, remark = line(pair)
+        change = f"B / A {ratio} ({interval})" if ratio else ""
+        times = f"{a or 'untimed'} -> {b or 'untimed'}"
+        console.print(Text(f"{case}: {variant}", style="bold"))
+        told = ", ".join(filter(None, [times, change]))
+        console.print(Text.assemble("  ", (verdict, COLOURS.get(verdict, "")), f"  {told}"))
+        if remark:
+            console.print(Padding(Text(remark, style="dim"), (0, 0, 0, 4)))
 
 
 def _grid(pairs: Sequence[Pair]) -> Grid:

@@ -71,7 +71,7 @@ def compare(a: Side, b: Side) -> Ratio:
     half = _half(a, b)
     low, high = value * math.exp(-half), value * math.exp(half)
     if min(a.trials, b.trials) < LEAST_TRIALS:
-        return Ratio(value, low, high, "ambiguous", f"fewer than {LEAST_TRIALS} trials")
+        return Ratio(value, low, high, "ambiguous", f"fewer than {LEAST_TRIALS} trials: run both with more")
     down, up, words = _explained(a, b)
     return Ratio(value, low, high, *_verdict(low / up, high / down, (low, high), words))
 

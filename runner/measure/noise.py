@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, median, pvariance
 
-from runner.measure.statistics import Summary, summarize
+from runner.measure.statistics import Summary, in_words, summarize
 from runner.measure.stopping import half_width
 
 # A share alone would fire on every tiny kernel: two readings of one event pair differ by that much anyway.
@@ -121,8 +121,8 @@ def _groups(samples_us: Sequence[float]) -> str:
     if apart < GROUPS_D * inside or not _matters(apart, GROUPS_APART, median(ordered)):
         return ""
     return (
-        f"the times fall into two groups: {len(low)} near {median(low):.4g} us "
-        f"and {len(high)} near {median(high):.4g} us"
+        f"the times fall into two groups: {len(low)} near {in_words(median(low))} "
+        f"and {len(high)} near {in_words(median(high))}"
     )
 
 

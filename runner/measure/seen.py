@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from runner.measure.statistics import in_words
+
 # Generous: the fastest call on fresh values against the median of the repeated ones. For an honest kernel the
 # two differ by a few percent; one that answers from memory differs by its whole work.
 FACTOR = 1.3
@@ -35,16 +37,19 @@ def from_memory(
 def slow_when_untimed(
     untimed_us: Sequence[float], device_us: Sequence[float], host_us: Sequence[float]
 ) -> str:
-    """The sentence when even the fastest call that was not timed took far longer than a timed one.
+    """The sentence when even the fastest call that was not timed took far longer than the timed ones' mean.
 
-    Nothing honest knows which is which. The first call of all, which compiles, is not among them.
+    Nothing honest knows which is which. The mean is the figure that is quoted. The fastest of many timed
+    calls is no measure: where a busy machine makes most calls wait, three untimed ones often all did, and
+    of fifty timed ones some did not. The first call of all, which compiles, is not among them.
     """
     if not untimed_us or not device_us:
         return ""
-    timed, untimed = max(min(device_us), min(host_us)), min(untimed_us)
+    timed, untimed = max(statistics.fmean(device_us), statistics.fmean(host_us)), min(untimed_us)
     if untimed <= UNTIMED_FACTOR * timed + UNTIMED_SLACK_US:
         return ""
-    return f"slow when it is not timed: {untimed:.4g} us or more then, {timed:.4g} us when it is"
+    mean = f"{in_words(timed)} on average when it is"
+    return f"slow when it is not timed: {in_words(untimed)} or more then, {mean}"
 
 
 def faster_when_repeated(fresh_us: Sequence[float], repeated_us: Sequence[float]) -> str:
@@ -55,6 +60,6 @@ def faster_when_repeated(fresh_us: Sequence[float], repeated_us: Sequence[float]
     if fresh <= FACTOR * repeated + SLACK_US:
         return ""
     return (
-        f"faster on inputs that it has seen before: {repeated:.4g} us when they are repeated, "
-        f"{fresh:.4g} us or more when they are new"
+        f"faster on inputs that it has seen before: {in_words(repeated)} when they are repeated, "
+        f"{in_words(fresh)} or more when they are new"
     )

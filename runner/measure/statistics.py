@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, median, stdev
 
 
+def in_words(us: float) -> str:
+    """A time in four significant digits, in the unit that reads best: `288.3 us`, `11.76 ms`."""
+    return f"{us / 1e3:.4g} ms" if abs(us) >= 1e3 else f"{us:.4g} us"
+
+
 @dataclass(frozen=True)
 class Summary:
     """What is reported of one row's samples."""

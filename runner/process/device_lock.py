@@ -54,7 +54,7 @@ def held(
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            waiting(f"{device} is being measured by another run{_holder(path)}: waiting")
+            waiting(f"{device} is being measured by another run{_holder(path)}: waiting (Ctrl-C gives up)")
             lock.acquire(poll_interval=_POLL_S)
     except OSError as error:
         raise _refusal(path, error) from None

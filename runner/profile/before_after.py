@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.files import cell
+from runner.measure.statistics import in_words
 from runner.model import Refusal
 from runner.profile.rules import LIBRARY
 from runner.profile.triage import gain_percent
@@ -97,12 +98,17 @@ def sentence(rows: Sequence[Row], after: Sequence[Row]) -> list[str]:
     """Predicted against obtained, and the new top three, in words."""
     step = rows[-1]
     was, saved, predicted = float(step["before_us"]), float(step["saved_us"]), step["predicted_saving_us"]
-    said = [f"step: {was / 1e3:.4g} ms before, {float(step['after_us']) / 1e3:.4g} ms after: "
-            f"{gain_percent(was, saved):.1f} % saved"]  # fmt: skip
+    times = f"{in_words(was)} before, {in_words(float(step['after_us']))} after"
+    said = [f"step: {times}: {gain_percent(was, saved):.1f} % saved"]
     if predicted != "" and saved:
         off = 100 * (float(predicted) / saved - 1)
         said.append(
             f"predicted: {gain_percent(was, float(predicted)):.1f} % ({off:+.0f} % of what was obtained)"
         )
+    others = [row for row in rows[:-1] if row["predicted_saving_us"] == ""]
+    if others and len(others) < len(rows) - 1:
+        most = max(others, key=lambda row: abs(float(row["saved_us"])))
+        moved = f"{in_words(abs(float(most['saved_us'])))} ({most['operation']})"
+        said.append(f"what was not changed moved by up to {moved}: a smaller gain may be chance")
     top = [f"{row['operation']} {float(row['share_percent']):.0f} %" for row in after[:3]]
     return [*said, f"the new top three: {', '.join(top)}"]

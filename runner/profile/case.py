@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from runner.files import write_csv
+from runner.measure.statistics import in_words
 from runner.model import Case
 from runner.trace import operators, overlap, reading, syncs, timeline
 from runner.trace.costs import is_product
@@ -125,7 +126,7 @@ def against(facts: dict[str, Any], timed_us: float) -> tuple[dict[str, Any], str
     percent = 100 * (facts["device_us"] / timed_us - 1) if timed_us else 0.0
     count = facts["kernels_per_call"]
     kernels = f"{count} kernel{'' if count == 1 else 's'} a call, " if count != "" else ""
-    words = f"profile: {kernels}{facts['device_us']:.4g} us in them against {timed_us:.4g} us timed"
+    words = f"profile: {kernels}{in_words(facts['device_us'])} in them against {in_words(timed_us)} timed"
     if abs(percent) > AGREES_PERCENT and facts["span_us"] > 0:
-        words += f" ({profiled:.4g} us from the first to the last)"
+        words += f" ({in_words(profiled)} from the first to the last)"
     return facts | {"timed_us": timed_us, "difference_percent": percent}, words

@@ -8,7 +8,7 @@ from typing import Any
 
 from runner.files import short_hash
 from runner.measure import noise, roofline
-from runner.measure.statistics import Summary, summarize
+from runner.measure.statistics import Summary, in_words, summarize
 from runner.measure.stopping import half_width
 from runner.model import Case, Entry
 
@@ -134,7 +134,7 @@ def _limit(case: Case, entry: Entry, facts: dict[str, Any]) -> roofline.Limit | 
 
 
 def _beyond(mean_us: float, limit: roofline.Limit) -> str:
-    times = f"{mean_us:.4g} us against a {limit.bound} limit of {limit.ms * 1e3:.4g} us"
+    times = f"{in_words(mean_us)} against a {limit.bound} limit of {in_words(limit.ms * 1e3)}"
     return (
         f"faster than this device can be: {times}, so the call did not do the declared work, "
         "or the op's cost is declared too high"

@@ -129,7 +129,8 @@ class Record:
         Where it is there already, the time is added. Raises Refusal where the device is another one.
         """
         path = self.folder / "environment.json"
-        facts = {"run_id": self.run_id, "command": list(settings.command)} | host_facts() | worker
+        facts = {"run_id": self.run_id, "command": list(settings.command), "config_dir": _dir_of(settings)}
+        facts |= host_facts() | worker
         with writing(self.folder):
             if path.exists():
                 facts = _resumed(json.loads(path.read_text("utf-8")), facts, self.folder)
@@ -222,6 +223,13 @@ def _resumed(before: dict[str, Any], now: dict[str, Any], folder: Path) -> dict[
         what = ", ".join(f"{key} was {before.get(key)} and is {now.get(key)}" for key in other)
         raise Refusal(f"resume={folder}: since it was started {what}; put that back, or start a new run")
     return before | {"resumed_utc": [*before.get("resumed_utc", []), now["time_utc"]]}
+
+
+def _dir_of(settings: Settings) -> str:
+    """The folder that was given as `--config-dir`, as far as the run took anything from it; else empty."""
+    files = [Path(name) for name in settings.config_files if Path(name).name != "config.yaml"]
+    folders = {path.parent.parent for path in files}  # <dir>/<group>/<name>.yaml
+    return next((str(one) for one in sorted(folders) if not one.is_relative_to(ROOT / "conf")), "")
 
 
 def _cut(words: str) -> str:

@@ -100,6 +100,15 @@ def _no_record(folder: Path) -> str:
     return f"resume={folder}: no {NAME} in it, so it is no run's folder, or nothing had been planned yet"
 
 
+def can_be_carried_on(folder: Path) -> bool:
+    """Whether `resume=` takes it: not a profile of a step, and not jobs that were chosen on the way."""
+    try:
+        jobs = read(folder)["jobs"].values()
+        return bool(jobs) and all(settings_of(job) for job in jobs)
+    except Refusal:
+        return False
+
+
 def settings_of(job: dict[str, Any]) -> Settings:
     """A job's settings, from its resolved configuration. Raises Refusal where they do not hold any more."""
     origin = Origin(

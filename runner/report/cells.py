@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -19,8 +20,11 @@ FIGURES = ("mean", "p20 - p80", "% of limit", "speedup", "max error")
 HEADINGS = ("variant", *FIGURES, "verdict")
 
 DISTURBED = 0.2  # of the mean: a median that is further away tells of another load, not of the variant
+SCATTERED = 1.0  # of the median, between p20 and p80: so do times of which most are another's half or double
+_NORMED = "judged by norm"
 _LOG = "build.log"
 _REST = re.compile(r": | \(")  # in a sentence of head-room: what follows is not for a table's cell
+_FIGURE = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\d)")
 _REASON = 300  # letters of a compiler's complaint: the rest is in its log
 
 
@@ -66,9 +70,15 @@ def own(shape: Mapping[str, int]) -> dict[str, int]:
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
     """Headings and cells of one case. Columns that are empty in all rows are left out."""
     names = names_of(rows)
-    cells = [[name, *figures(row), verdict(row)] for name, row in zip(names, rows)]
+    cells = [[name, *figures(row), verdict(row)] for name, row in zip(names, comparable(rows))]
     kept = [i for i, name in enumerate(HEADINGS) if name not in FIGURES or any(line[i] for line in cells)]
     return [HEADINGS[i] for i in kept], [[line[i] for i in kept] for line in cells]
+
+
+def comparable(rows: Sequence[Row]) -> list[Row]:
+    """The rows of one case without speedups of disturbed times, or over them."""
+    unsure = any(disturbed(row) for row in rows if row["variant"] == row["baseline"])
+    return [row | {"speedup": ""} if unsure or disturbed(row) else row for row in rows]
 
 
 def names_of(rows: Sequence[Row]) -> list[str]:
@@ -126,6 +136,16 @@ def size(count: float) -> str:
     return f"{count:.3g} TB"
 
 
+def rate(text: str) -> str:
+    """GB/s or TFLOP/s to three digits, to two below a thousandth: 4288, 0.517, 0.00049."""
+    if not text:
+        return ""
+    value = float(text)
+    if not 0 < value < 1e3:
+        return f"{value:.0f}"
+    return f"{value:.{max(2 - math.floor(math.log10(value)), 0)}f}" if value >= 1e-3 else f"{value:.2g}"
+
+
 def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
@@ -135,11 +155,12 @@ def _number(text: str, form: str) -> str:
 
 
 def disturbed(row: Row) -> bool:
-    """Whether the mean and the median of a timed row tell different stories."""
+    """Whether a timed row's mean and median tell different stories, or its times have no middle at all."""
     if row["status"] != "ok" or not row["mean_ms"] or not row["median_ms"]:
         return False
     mean, median = float(row["mean_ms"]), float(row["median_ms"])
-    return abs(median - mean) > DISTURBED * mean
+    width = float(row["p80_ms"] or median) - float(row["p20_ms"] or median)
+    return abs(median - mean) > DISTURBED * mean or width > SCATTERED * median
 
 
 def verdict(row: Row) -> str:
@@ -162,16 +183,38 @@ def _short(headroom: str) -> str:
 
 
 def remarks(rows: Sequence[Row], folder: Path) -> list[str]:
-    """What does not fit in a cell: sentences that several variants share once, then each variant's own."""
+    """What does not fit in a cell: sentences that several variants share once, then each variant's own.
+
+    Sentences that differ in one figure are one as well: `naive, cpp: median -4, +13 % from the mean`.
+    """
     names = names_of(rows)
-    sentences = [_sentences(row, folder) for row in rows]
-    holders: dict[str, list[str]] = {}
-    for name, own in zip(names, sentences):
-        for sentence in own:
-            holders.setdefault(sentence, []).append(name)
-    shared = [f"{', '.join(who)}: {said}" for said, who in holders.items() if len(who) > 1]
-    alone = [[said for said in own if len(holders[said]) == 1] for own in sentences]
-    return shared + [f"{name}: {'; '.join(own)}" for name, own in zip(names, alone) if own]
+    alike: dict[tuple[str, ...], list[tuple[str, str]]] = {}
+    for name, row in zip(names, rows):
+        for said in _sentences(row, folder):
+            alike.setdefault(tuple(_FIGURE.split(said)), []).append((name, said))
+    merged = [one for group in alike.values() for one in _merged(group)]
+    shared = [f"{', '.join(who)}: {said}" for who, said in merged if len(who) > 1]
+    alone: dict[str, list[str]] = {name: [] for name in names}
+    for who, said in merged:
+        if len(who) == 1:
+            alone[who[0]].append(said)
+    return shared + [f"{name}: {'; '.join(own)}" for name, own in alone.items() if own]
+
+
+def _merged(group: Sequence[tuple[str, str]]) -> Iterable[tuple[list[str], str]]:
+    """(names, sentence) of sentences that differ in figures alone: one of all where it is one figure."""
+    figures = [_FIGURE.findall(text) for _, text in group]
+    differing = [i for i, found in enumerate(zip(*figures)) if len(set(found)) > 1]
+    if len(differing) > 1:
+        for text in dict.fromkeys(text for _, text in group):
+            yield [name for name, own in group if own == text], text
+        return
+    text = group[0][1]
+    if differing:
+        place = list(_FIGURE.finditer(text))[differing[0]]
+        values = ", ".join(found[differing[0]] for found in figures)
+        text = text[: place.start()] + values + text[place.end() :]
+    yield [name for name, _ in group], text
 
 
 def _sentences(row: Row, folder: Path) -> list[str]:
@@ -179,7 +222,8 @@ def _sentences(row: Row, folder: Path) -> list[str]:
     told = disturbed(row) or not _REST.search(headroom)  # all of it is in the verdict, or none of it counts
     notes = row["note"].split("; ")[1 if row["percent_of_limit"] else 0 :]
     normed = row["accuracy"] == "normwise" and row["status"] in ("ok", "checked")
-    found = [_reason(row, folder), "" if told else headroom, *notes, "judged by norm" if normed else ""]
+    normed = normed and not any(note.startswith(_NORMED) for note in notes)  # it says how far off, too
+    found = [_reason(row, folder), "" if told else headroom, *notes, _NORMED if normed else ""]
     return list(dict.fromkeys(filter(None, found)))
 
 

@@ -24,7 +24,7 @@ CAPTIONS = {
     "roofline": (
         "Roofline",
         "Each row hangs below its own limit (the dash): the longer the line, the more there is to gain. "
-        "Variants of one intensity stand side by side. Full lines are the most that this device does.",
+        "Variants of one intensity stand side by side.",
     ),
     "sizes": (
         "Time and percent of the limit, by size",
@@ -38,6 +38,7 @@ CAPTIONS = {
         "beyond the strip.",
     ),
 }
+ROOFS = "Full lines are the most that this device does at large sizes; a small case's own limit lies lower."
 FACTS = {
     "device_name": "device",
     "driver": "driver",
@@ -55,19 +56,20 @@ FACTS = {
 TABLE: tuple[tuple[str, Any, str | None], ...] = (
     ("case", cells.title_of, None),
     ("variant", cells.full_name, None),
-    ("status", lambda row: row["status"], None),
+    ("status", lambda row: "disturbed" if cells.disturbed(row) else row["status"], None),
     ("mean", lambda row: cells.milliseconds(row["mean_ms"]), "mean_ms"),
     ("p20 - p80", lambda row: cells.span(row["p20_ms"], row["p80_ms"]), "p20_ms"),
     ("% of limit", lambda row: _number(row["percent_of_limit"], ".1f"), "percent_of_limit"),
     ("bound", lambda row: row["bound"], None),
     ("speedup", lambda row: _number(row["speedup"], ".2f"), "speedup"),
-    ("GB/s", lambda row: _number(row["gbps"], ".0f"), "gbps"),
-    ("TFLOP/s", lambda row: _number(row["tflops"], ".3g"), "tflops"),
+    ("GB/s", lambda row: cells.rate(row["gbps"]), "gbps"),
+    ("TFLOP/s", lambda row: cells.rate(row["tflops"]), "tflops"),
     ("max error", lambda row: _number(row["max_abs_err"], ".1e"), "max_abs_err"),
     ("trials", lambda row: row["trials"], "trials"),
     ("SM MHz", lambda row: row["sm_mhz"], "sm_mhz"),
     ("remarks", lambda row: row["reason"] or row["note"], None),
 )
+_ALWAYS = ("case", "variant", "status", "mean", "% of limit", "bound", "speedup", "remarks")  # for the script
 MISSING = "pictures need matplotlib: pip install 'kernel-runner[plots]'"
 
 
@@ -81,7 +83,8 @@ def write(folder: Path) -> None:
     table = kept.read(folder / "results.csv")
     drawn = _drawn(table, _variables(LIGHT))
     svgs = {name: _inline(_saved(figure, "svg").decode(), name) for name, figure in drawn}
-    write_whole(folder / "report.html", page(folder.name, table, svgs))
+    roofs = folder.joinpath(CEILINGS).is_file()
+    write_whole(folder / "report.html", page(folder.name, table, svgs, roofs))
 
 
 def write_plots(folder: Path) -> None:
@@ -158,10 +161,13 @@ def _inline(svg: str, picture: str) -> str:
 # ---- the page ----
 
 
-def page(title: str, table: kept.Table, svgs: Mapping[str, str]) -> str:
-    """The whole page. `svgs` are its pictures, ready to stand in it."""
+def page(title: str, table: kept.Table, svgs: Mapping[str, str], roofs: bool = False) -> str:
+    """The whole page. `svgs` are its pictures; `roofs`: whether the device's own are drawn in them."""
     rows = table.rows
+    captions = {name: words for name, (_, words) in CAPTIONS.items()}
+    captions["roofline"] += f" {ROOFS}" if roofs else ""
     order = {name: i for i, name in enumerate(dict.fromkeys(row["case_id"] for row in rows))}
+    rows = [row for _, group in cells.cases(rows) for row in cells.comparable(group)]
     ordered = sorted(rows, key=lambda row: (order[row["case_id"]], float(row["mean_ms"] or "inf")))
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -170,9 +176,9 @@ def page(title: str, table: kept.Table, svgs: Mapping[str, str]) -> str:
         f"<title>{_text(title)}</title><style>{_styles()}</style></head><body>",
         f"<header><h1>{_text(_headline(rows))}</h1><p>{_text(_summary(rows, table))}</p>",
         f"<nav>{_links(svgs)}</nav></header><main>",
-        *(_figure(name, svg) for name, svg in svgs.items() if name != "samples"),
+        *(_figure(name, svg, captions[name]) for name, svg in svgs.items() if name != "samples"),
         _table(ordered),
-        *(_figure(name, svg) for name, svg in svgs.items() if name == "samples"),
+        *(_figure(name, svg, captions[name]) for name, svg in svgs.items() if name == "samples"),
         _environment(title, table),
         '</main><div id="tip" role="status" hidden></div>',
         f"<script>{(_STATIC / 'page.js').read_text(encoding='utf-8')}</script></body></html>\n",
@@ -205,8 +211,8 @@ def _links(names: Iterable[str]) -> str:
     return " ".join(f'<a href="#{name}">{_text(heading)}</a>' for name, heading in places.items())
 
 
-def _figure(name: str, svg: str) -> str:
-    heading, words = CAPTIONS[name]
+def _figure(name: str, svg: str, words: str) -> str:
+    heading = CAPTIONS[name][0]
     label = f'<svg role="img" aria-label="{_text(heading)}"'
     return (
         f'<figure id="{name}"><h2>{_text(heading)}</h2><figcaption>{_text(words)}</figcaption>'
@@ -215,8 +221,9 @@ def _figure(name: str, svg: str) -> str:
 
 
 def _table(rows: Sequence[Row]) -> str:
-    heads = "".join(_head(name, key) for name, _, key in TABLE)
-    body = "\n".join(_line(row) for row in rows)
+    shown = [one for one in TABLE if one[0] in _ALWAYS or any(one[1](row) for row in rows)]
+    heads = "".join(_head(name, key) for name, _, key in shown)
+    body = "\n".join(_line(row, shown) for row in rows)
     return (
         '<section id="rows"><h2>Rows</h2><p class="tools">'
         '<label>filter <input type="search" id="filter" placeholder="softmax bfloat16 -naive"></label>'
@@ -231,9 +238,10 @@ def _head(name: str, key: str | None) -> str:
     return f'<th scope="col"{kind}><button type="button">{_text(name)}</button></th>'
 
 
-def _line(row: Row) -> str:
-    found = "".join(_cell(row, words, key) for _, words, key in TABLE)
-    return f'<tr id="{_text(row["row_id"])}" data-status="{_text(row["status"])}">{found}</tr>'
+def _line(row: Row, shown: Sequence[tuple[str, Any, str | None]]) -> str:
+    found = "".join(_cell(row, words, key) for _, words, key in shown)
+    kind = ' class="disturbed"' if cells.disturbed(row) else ""
+    return f'<tr id="{_text(row["row_id"])}"{kind} data-status="{_text(row["status"])}">{found}</tr>'
 
 
 def _cell(row: Row, words: Any, key: str | None) -> str:
@@ -250,7 +258,7 @@ def _environment(title: str, table: kept.Table) -> str:
     for name, label in FACTS.items():
         values = list(dict.fromkeys(str(table.fact(row, name)) for row in table.rows))
         pairs.append((label, ", ".join(_short(value for value in values if value not in ("None", "")))))
-    command = {" ".join(table.fact(row, "command") or []) for row in table.rows}
+    command = {_command(table, row) for row in table.rows}
     pairs.append(
         ("command", "; ".join(_short(f"python -m runner {words}" for words in sorted(command) if words)))
     )
@@ -259,6 +267,11 @@ def _environment(title: str, table: kept.Table) -> str:
     pairs.append(("commit", ", ".join(sorted(commits))))
     lines = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in pairs if value)
     return f'<section id="environment"><h2>Environment</h2><dl>{lines}</dl></section>'
+
+
+def _command(table: kept.Table, row: Row) -> str:
+    folder = table.fact(row, "config_dir")
+    return " ".join([*(["--config-dir", folder] if folder else []), *(table.fact(row, "command") or [])])
 
 
 def _short(values: Iterable[str], most: int = 4) -> list[str]:

@@ -96,7 +96,7 @@ def _roofs(one: Axes, sheet: Sheet, rows: Sequence[Row]) -> None:
     knee = min(high, top / bandwidth)
     one.plot([low, knee], [bandwidth * low, bandwidth * knee], color=sheet.theme.muted, lw=1.2, zorder=1)
     one.annotate(
-        f"{bandwidth:.3g} TB/s",
+        f"{bandwidth:.3g} TB/s" if bandwidth >= 1 else f"{1e3 * bandwidth:.3g} GB/s",
         (low, bandwidth * low),
         xytext=(2, 6),
         textcoords="offset points",
@@ -186,7 +186,8 @@ def _lines(one: Axes, sheet: Sheet, panel: Panel, value: Any) -> None:
 
 def speedup(sheet: Sheet) -> Figure | None:
     """How many times faster than the baseline, a panel of bars for each case."""
-    found = [(title, [row for row in rows if row["speedup"]]) for title, rows in cells.cases(sheet.rows)]
+    all_cases = ((title, cells.comparable(rows)) for title, rows in cells.cases(sheet.rows))
+    found = [(title, [row for row in rows if row["speedup"]]) for title, rows in all_cases]
     found = [(title, rows) for title, rows in found if len(rows) > 1][:MOST_CASES]
     if not found:
         return None
@@ -211,7 +212,8 @@ def _bar(one: Axes, sheet: Sheet, row: Row, i: int) -> None:
     bar = one.barh([i], [value], height=0.72, color=sheet.style(row).colour, zorder=2)
     bar.patches[0].set_gid(f"row:{row['row_id']}")
     label = {"xytext": (3, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
-    one.annotate(f"{value:.2f}x", (value, i), color=sheet.theme.ink, **label)
+    ground = {"facecolor": sheet.theme.ground, "edgecolor": "none", "pad": 0.6}  # the dotted line ends there
+    one.annotate(f"{value:.2f}x", (value, i), color=sheet.theme.ink, bbox=ground, **label)
 
 
 # ---- samples ----

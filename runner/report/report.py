@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,9 +25,16 @@ from runner.report.progress import COLOURS, title
 
 _NOT_A_TERMINAL = 1000  # columns: what is piped is never wrapped
 _TRAPS = "the same calls, timed in other ways"
-_TRAP_HEADINGS = ("variant", "timed how", "reads", "of the right time", "why")
+_TRAP_HEADINGS = ("variant", "timed how", "reads", "of the right time", "what may be wrong with it")
 _WORDS = ("variant", "verdict")
 _LEFT_OUT_FIRST = ("p20 - p80", "max error", "speedup")  # where a terminal is too narrow
+
+
+COLUMNS = (
+    "`mean` is of the timed calls, `p20 - p80` their middle 60 %; `% of limit` is the least time that this "
+    "device needs for the declared bytes and operations, over the mean; `speedup` is the baseline's mean "
+    "(1.00x) over this one; `max error` is the largest difference from the definition in float64."
+)
 
 
 def read(folder: Path) -> list[dict[str, str]]:
@@ -134,10 +143,21 @@ def write(folder: Path, pictures: bool = False) -> None:
 
 def markdown(folder: Path) -> str:
     """The same tables as a GitHub markdown page."""
-    seed = cells.seeds(read(folder))
-    head = [f"# {folder.name}", *([seed[0].upper() + seed[1:] + "."] if seed else [])]
+    rows = read(folder)
+    seed = cells.seeds(rows)
+    head = [f"# {folder.name}", _circumstances(folder), seed[0].upper() + seed[1:] + "." if seed else ""]
+    head = [*filter(None, head), COLUMNS] if any(row["mean_ms"] for row in rows) else [*filter(None, head)]
     parameters = "\n".join(surface.sections(read(folder)))
     return "\n\n".join([*head, f"{tables(folder)}\n{parameters}{trap_table(folder)}"])
+
+
+def _circumstances(folder: Path) -> str:
+    """Device, versions, host and time, for who reads the page elsewhere; empty where they were not kept."""
+    path = folder / "environment.json"
+    facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    named = [f"{name} {facts[name]}" for name in ("torch", "triton") if facts.get(name)]
+    words = [facts.get("device_name"), *named, facts.get("host"), facts.get("time_utc")]
+    return escaped(", ".join(str(word) for word in words if word))
 
 
 def tables(folder: Path, op: str = "") -> str:
@@ -159,7 +179,7 @@ def traps(folder: Path) -> list[dict[str, str]]:
 def trap_table(folder: Path) -> str:
     """`traps.csv` as markdown; empty where there is none."""
     rows = traps(folder)
-    lines = markdown_table(_TRAP_HEADINGS, map(_trap, rows), ("variant", "timed how", "why"))
+    lines = markdown_table(_TRAP_HEADINGS, map(_trap, rows), ("variant", "timed how", _TRAP_HEADINGS[-1]))
     return "\n".join([f"**{_TRAPS}**", "", *lines]) + "\n" if rows else ""
 
 
@@ -183,16 +203,22 @@ def print_ceilings(ceilings: dict[str, Any]) -> None:
         for row in rows:
             table.add_row(*row)
         console.print(table)
+    if roofline.disturbed(ceilings):
+        words = "the machine was busy: a larger transfer took less time than a smaller one"
+        console.print(Text(words, style="yellow"), soft_wrap=True)
 
 
-def print_plan(plan: Plan, console: Console | None = None) -> None:
-    """`mode=plan`: every case with the memory it needs, and what each variant would do."""
+def print_plan(plan: Plan, free: float = math.inf, console: Console | None = None) -> None:
+    """`mode=plan`: every case with the memory it needs, and what each variant would do.
+
+    `free`: bytes that the device has; what needs more is marked.
+    """
     console = console or _console()
     for planned in plan.cases:
         words = Text.assemble((title(planned.case), "bold"), ("  " + _needs(planned), "dim"))
         console.print(words, soft_wrap=True)
         for entry in planned.entries:
-            console.print(Text(f"  {_intent(entry)}"), soft_wrap=True)
+            console.print(Text(f"  {_intent(entry, free)}"), soft_wrap=True)
     rows = sum(len(planned.entries) for planned in plan.cases)
     console.print(Text(f"{cells.counted(len(plan.cases), 'case')}, {cells.counted(rows, 'row')}"))
 
@@ -204,10 +230,11 @@ def _needs(planned: PlannedCase) -> str:
     return f"case {planned.case.case_id}{most}"
 
 
-def _intent(entry: Entry) -> str:
+def _intent(entry: Entry, free: float) -> str:
     name = " ".join([entry.variant.name, *cells.pairs(entry.params)])
     if entry.skip:
         return f"{name}: skipped, {entry.skip}"
     if entry.interpreted:
         return f"{name}: checked in Triton's interpreter at the smoke shapes, not timed"
-    return f"{name}: {cells.size(entry.memory_bytes)}"
+    beyond = f", and {cells.size(free)} are free here" if entry.memory_bytes > free else ""
+    return f"{name}: {cells.size(entry.memory_bytes)}{beyond}"

@@ -12,6 +12,7 @@ from runner.record import joined
 from runner.report import words
 
 MOST_ROWS = 12
+_BEYOND = 110.0  # percent of the roofline: less is measuring
 Grid = tuple[str, list[str], list[list[str]], list[str]]  # title, headings, lines, sentences below
 
 
@@ -94,19 +95,23 @@ def step(folder: Path) -> Iterable[Grid]:
     ]
     rest = rows[len(some) :]
     more = f"  and {len(rest)} more, {sum(float(r['share_percent']) for r in rest):.1f} % together"
-    yield _title(step), headings, lines, [more] if rest else []
+    below = [more] if rest else []
+    if any(float(row["percent_of_roofline"] or 0) > _BEYOND for row in some):
+        below.append("  over 100 % of roof: its data was still in a cache, and the roof is that of memory")
+    yield _title(step), headings, lines, below
     yield "", [], [], [*_saidstep(step), *waits(words.read(folder / "syncs.csv")), f"  {step['conclusion']}"]
 
 
 def _title(step: dict[str, str]) -> str:
-    return f"{step['workload']} on {step['device']}: {words.us(step['step_us'])} a step"
+    return f"{step['workload']} on {step['device']}: {words.us(step['step_us'])} a step, without the profiler"
 
 
 def _saidstep(step: dict[str, str]) -> Iterable[str]:
     parts = [
         f"{name} {words.us(step[f'{name}_us'])}" for name in ("forward", "backward", "optimizer", "data")
     ]
-    yield f"  {', '.join(parts)} of {words.us(step['device_us'])}"
+    what = "kernels" if step["busy_percent"] else "operators"
+    yield f"  {', '.join(parts)} of {words.us(step['device_us'])} in {what}, under the profiler"
     if not step["busy_percent"]:
         yield (
             f"  on a CPU operators run in Python's thread: {words.us(step['python_us'])} a step are outside, "

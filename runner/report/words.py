@@ -6,10 +6,11 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.measure.statistics import in_words
+
 
 def us(text: str) -> str:
-    value = float(text or 0)
-    return f"{value / 1e3:.4g} ms" if abs(value) >= 1e3 else f"{value:.4g} us"
+    return in_words(float(text or 0))
 
 
 def percent(text: str) -> str:
