@@ -120,16 +120,25 @@ def finish(run: Any) -> int:
         return OK
     from runner import driver
 
-    code = driver.finish(run.sweep, run.outcomes)
-    return _lost(run) or code
+    lost = _lost(run)
+    try:
+        code = driver.finish(run.sweep, run.outcomes)
+    finally:
+        complain("\n".join(lost))
+    return BAD_ROWS if lost else code
 
 
-def _lost(run: Any) -> int:
-    """Names every job of a launcher that did not come to its end: 1 when there is one."""
+def _lost(run: Any) -> list[str]:
+    """Names every job of a launcher that did not come to its end, and has its rows written.
+
+    Not when it is the sweep that was interrupted: what it did not come to is then left, as in a run alone.
+    """
     if not (run.sweep and run.launcher):
-        return OK
-    from runner.command import elsewhere
+        return []
+    from runner.command import elsewhere, lost
 
-    sentences = [*filter(None, [run.ended]), *elsewhere.lost(run.sweep, run.expected())]
-    complain("\n".join(sentences))
-    return BAD_ROWS if sentences else OK
+    found = lost.find(run.sweep, run.expected())
+    if not found:
+        elsewhere.forget(run.sweep)
+    more = [] if interrupts.told else lost.make_up(run.sweep, run.by_folder(), found)
+    return [*filter(None, [run.ended]), *(f"job {name}: {why}" for name, why in found.items()), *more]

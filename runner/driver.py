@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from runner.config import devices
-from runner.model import HOST, IPC, Entry, Plan, PlannedCase, Refusal, Settings
+from runner.model import HOST, IPC, Entry, PlannedCase, Refusal, Settings
 from runner.parent import workload
 from runner.parent.case import CaseRun
+from runner.parent.spent import Spent
 from runner.plan import plan
 from runner.process import device_lock, memory
 from runner.process.supervisor import Device, Worker, WorkerFailed, WorkerLost, launch, start
@@ -55,7 +56,7 @@ def execute(settings: Settings, folder: Path | None = None, show: bool = True, l
         return Outcome(None)
     if settings.mode == "plan":
         free = memory.available_bytes() if settings.device == "cpu" else math.inf  # of a GPU torch knows
-        report.print_plan(_planned(settings), free)
+        report.print_plan(plan(settings), free)
         return Outcome(None)
     if folder is not None:
         return carry_on(settings, folder, False, show, label)
@@ -71,12 +72,8 @@ def carry_on(settings: Settings, folder: Path, alone: bool, show: bool = True, l
         return _carried_out(settings, folder, alone, show, label)
 
 
-def _planned(settings: Settings) -> Plan:
-    return workload.checks(settings) if settings.workload else plan(settings)
-
-
 def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, label: str) -> Outcome:
-    cases, record = _planned(settings), Record(folder, settings, alone)
+    cases, record = plan(settings), Record(folder, settings, alone)
     try:
         bar = settings.mode != "debug"
         with Progress(cases, show, label, bar, done=len(record.rows)) as progress:
@@ -85,6 +82,7 @@ def _carried_out(settings: Settings, folder: Path, alone: bool, show: bool, labe
                 workload.WorkloadRun(run, cases.cases).finish()
             else:
                 run.cases(cases.cases)
+            run.tell_spent()
     except BaseException as error:  # an interrupt too leaves a folder that can be read
         if not isinstance(error, Exception):
             shutdown()  # compilers first
@@ -171,6 +169,7 @@ class _Run:
         self.settings, self.record, self.progress = settings, record, progress
         self.device = Device(settings.device, settings.measure.threads, settings.mode == "debug")
         self.bench = Device(settings.device, settings.measure.threads, False, judges=True)
+        self.spent = Spent()
         self.identity: dict[str, Any] = {}
         self.known: dict[str, Any] | None = None
 
@@ -186,12 +185,19 @@ class _Run:
             else:  # a worker that does not start would not start for the next case either
                 case.all_failed(failed.status, failed.stage, failed.reason)
 
+    def tell_spent(self) -> None:
+        """Where the time of the whole run went; nothing where no worker was needed."""
+        if words := self.spent.words():
+            self.record.log.say(f"spent {words}")
+            self.progress.say(f"spent {words}")
+
     def row_of(self, case: PlannedCase, entry: Entry) -> dict[str, Any] | None:
         """The row that the folder had before; None where it is still to be found."""
         return self.record.row_of(columns.row_id(self.record.run_id, case.case, entry))
 
     def _obstacle(self) -> WorkerLost | WorkerFailed | None:
         """Why there is no worker; None when there is one."""
+        self.spent.on("start")
         try:
             self.worker()
             self.judge()

@@ -8,15 +8,39 @@ from dataclasses import replace
 from typing import Any
 
 from runner.files import short_hash
-from runner.model import Case, Entry, Input, Plan, PlannedCase, Settings, Variant
+from runner.model import Case, Entry, Form, Input, Plan, PlannedCase, Settings, Variant
 from runner.op import dtypes, extras, formula, shapes
 
 _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
 
 
 def plan(settings: Settings) -> Plan:
-    """All cases of a run in the order attributes, shapes, dtypes, directions, layouts."""
+    """All cases of a run in the order attributes, shapes, dtypes, directions, layouts.
+
+    Of a workload: the checks of its forms, each variant at its op's smallest shape, forward and backward.
+    """
+    if settings.workload:
+        forms = [_check_of(settings, form) for form in settings.workload.forms]
+        return Plan(tuple(case for each in forms for case in plan(each).cases))
     return Plan(tuple(_planned(settings, *combination) for combination in _combinations(settings)))
+
+
+def _check_of(settings: Settings, form: Form) -> Settings:
+    op, asked = form.op, settings.workload.args.get("dtype", "")
+    return replace(
+        settings,
+        workload=None,
+        op=op,
+        variants=(form.variant.name,),
+        named=(form.variant.name,),
+        dtypes=(asked if asked in op.dtypes else op.dtypes[0],),
+        directions=("forward", "backward") if op.grad and "backward" in op.cost else ("forward",),
+        attrs={name: values[:1] for name, values in op.attrs.items()},
+        layouts=("contiguous",),
+        shapes=op.shapes["smoke"][:1],
+        smoke=op.shapes["smoke"],
+        mode="check",
+    )
 
 
 def _combinations(settings: Settings):

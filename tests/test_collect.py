@@ -90,6 +90,21 @@ def test_folders_become_one_table_in_which_the_newest_row_counts(tmp_path, capsy
     assert len(samples) == 3 * 40 and set(samples) == {one["row_id"] for one in rows}
 
 
+def test_a_row_that_its_job_did_not_come_to_counts_where_no_other_is(tmp_path):
+    lost = {"mean_us": 0, "status": "crashed", "stage": "job", "reason": "killed"}
+    old = write(tmp_path / "2026-01-01", [row("builtin", 100), row("cuda", 0, status="checked", stage="")])
+    lost_too = [row(name, **lost) for name in ("naive", "cpp", "cuda")]
+    words = [row("builtin", **lost, device="cuda:0"), *lost_too]
+    new = write(tmp_path / "2026-01-02", words)
+    last = write(tmp_path / "2026-01-03", [row("cpp", **lost | {"stage": "check"})])
+    _, rows = collected(old, new, last, into=tmp_path / "all")
+    found = {one["variant"]: (one["run_id"], one["stage"]) for one in rows}
+    assert found == {"builtin": (old.name, ""), "cuda": (old.name, "")} | {
+        "naive": (new.name, "job"),
+        "cpp": (last.name, "check"),
+    }
+
+
 def test_where_each_row_came_from_is_kept(tmp_path):
     write(tmp_path / "2026-01-01", [row("builtin", 100), row("naive", 900)])
     write(tmp_path / "2026-01-02", [row("builtin", 50)], torch="2.12", host="other")

@@ -1,8 +1,11 @@
 """What a variant does beside its output is found, and who does nothing is left alone."""
 
 import ctypes
+import gc
 import threading
 import time
+import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,7 +13,7 @@ import torch
 from runner.check import guards
 from runner.config.compose import compose
 from runner.measure import seen
-from runner.worker import state
+from runner.worker import session, state
 
 
 def test_a_write_next_to_an_output_breaks_the_fence():
@@ -135,3 +138,29 @@ def test_a_clock_that_was_given_another_function_is_seen():
     assert world.changes() == ""
     clock.between = lambda start, end: 0.0
     assert "the runner's Clock" in world.changes()
+
+
+def test_what_was_frozen_while_a_case_was_open_is_collected_when_it_closes(monkeypatch):
+    class Ring:
+        pass
+
+    worker = session.Session(SimpleNamespace(emit=None, ask=None))
+    before = gc.get_freeze_count()
+    try:
+        monkeypatch.setattr(session, "_MANY", 1 << 60)
+        worker._settle()
+        assert gc.get_freeze_count() == before
+        monkeypatch.setattr(session, "_MANY", 0)
+        ring = Ring()
+        ring.itself, seen = ring, weakref.ref(ring)
+        worker._settle()
+        assert gc.get_freeze_count() > before and guards._tensors() == 0
+        kept = torch.zeros(1)
+        assert guards._tensors() == 1  # what comes later is counted as ever
+        del ring, kept
+        gc.collect()
+        assert seen() is not None
+        worker._collect()
+        assert seen() is None and gc.get_freeze_count() > before
+    finally:
+        gc.unfreeze()

@@ -17,10 +17,15 @@ from types import SimpleNamespace
 import pytest
 
 from runner import cli
-from runner.command import elsewhere
+from runner.command import elsewhere, lost
 from runner.config import devices, overrides
+from runner.config.compose import compose
 from runner.model import Refusal
+from runner.plan import plan
 from runner.process import device_lock
+from runner.record import columns, planned
+from runner.record.folder import Record, claim
+from runner.record.joined import collect_jobs
 from tests.kept_runs import row, write
 from tests.support import ROOT
 
@@ -136,22 +141,125 @@ def interrupt(said):
 def test_every_job_that_was_lost_is_named(tmp_path):
     write(tmp_path / "0_a", [row()])
     write(tmp_path / "1_b", [row()])
-    elsewhere.refused(write(tmp_path / "2_c", []), "no space\nleft")
-    found = elsewhere.lost(tmp_path, {"0_a": 1, "1_b": 3, "2_c": 2, "3_d": 4})
-    assert found == [
-        "job 1_b: it was ended from outside; 1 of its 3 rows are there",
-        "job 2_c: no space left; 0 of its 2 rows are there",
-        "job 3_d: it was ended from outside; 0 of its 4 rows are there",
-    ]
+    lost.leave_word(write(tmp_path / "2_c", []), "no space\nleft")
+    assert lost.find(tmp_path, {"0_a": 1, "1_b": 3, "2_c": 2, "3_d": 4}) == {
+        "1_b": "it was ended from outside; it had written 1 of its 3 rows",
+        "2_c": "no space left; it had written 0 of its 2 rows",
+        "3_d": "it never began, or was ended from outside at once; it had written 0 of its 4 rows",
+    }
 
 
 def test_a_job_that_dies_leaves_word(tmp_path, monkeypatch):
     killed = SimpleNamespace(returncode=-9)
     monkeypatch.setattr(elsewhere.subprocess, "run", lambda *a, **k: killed)
     assert elsewhere.execute(None, tmp_path, "job 1") is None
-    assert elsewhere.lost(tmp_path.parent, {tmp_path.name: 1}) == [
-        f"job {tmp_path.name}: its process died of signal 9; 0 of its 1 rows are there"
+    assert lost.find(tmp_path.parent, {tmp_path.name: 1}) == {
+        tmp_path.name: "its process died of signal 9; it had written 0 of its 1 rows"
+    }
+
+
+@pytest.fixture
+def planned_sweep(tmp_path):
+    """(sweep, settings by job): two jobs of three rows, one of which does not apply; no folders yet."""
+    words = ["op=gelu", "variant=[naive,builtin,cuda_thread]", "device=cpu", "shapes=[{rows: 2, cols: 2}]"]
+    jobs = {f"{i}_x": compose([*words, f"seed={i}", f"output={tmp_path}"]) for i in range(2)}
+    sweep = claim(tmp_path)
+    planned.keep(sweep, jobs, sweep=True)
+    return sweep, jobs
+
+
+def rows_of(folder):
+    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def one_row_of(sweep, name, settings):
+    """A job's folder as one that was killed after its first row leaves it."""
+    (sweep / name).mkdir()
+    record = Record(sweep / name, settings, alone=False)
+    each = plan(settings).cases[0]
+    identity = {"run_id": record.run_id, "seed": 1, "device_name": "a card", "device_uuid": "u"}
+    record.add(columns.row(identity, each.case, each.entries[0], {"status": "checked", "stage": "check"}))
+    record.environment(settings, {"device_name": "a card", "device_uuid": "u"})
+    record.close()
+    with open(sweep / name / "results.csv", "a") as file:
+        file.write("1,torn")
+
+
+def test_each_planned_row_of_a_dead_job_has_its_row(planned_sweep):
+    sweep, jobs = planned_sweep
+    one_row_of(sweep, "0_x", jobs["0_x"])
+    found = lost.find(sweep, dict.fromkeys(jobs, 3))
+    assert lost.make_up(sweep, jobs, found) == [f"resume={sweep} runs those rows"]
+    collect_jobs(sweep)
+    seen = [(r["variant"], r["status"], r["stage"], r["device"]) for r in rows_of(sweep)]
+    assert seen == [
+        ("naive", "checked", "check", "a card"),
+        ("builtin", "crashed", "job", "a card"),
+        ("cuda_thread", "skipped", "", "a card"),
+        ("naive", "crashed", "job", "cpu"),
+        ("builtin", "crashed", "job", "cpu"),
+        ("cuda_thread", "skipped", "", "cpu"),
     ]
+    assert len({r["row_id"] for r in rows_of(sweep)}) == 6
+    assert all(r["source_sha"] and r["seed"] == "" for r in rows_of(sweep)[1:])
+    before = "the process of this row's job ended before it came to it: it"
+    never = f"{before} never began, or was ended from outside at once; it had written 0 of its 3 rows"
+    assert [r["reason"] for r in rows_of(sweep) if r["stage"] == "job"] == [
+        f"{before} was ended from outside; it had written 1 of its 3 rows",
+        *[never] * 2,
+    ]
+    assert all((sweep / name / "report.md").is_file() for name in jobs)
+
+
+def test_lost_rows_are_written_once_and_taken_out_when_the_job_is_carried_on_with(planned_sweep):
+    sweep, jobs = planned_sweep
+    one_row_of(sweep, "0_x", jobs["0_x"])
+    for _ in range(2):
+        lost.make_up(sweep, jobs, {"0_x": "so"})
+        assert len(rows_of(sweep / "0_x")) == 3
+    record = Record(sweep / "0_x", jobs["0_x"], alone=False)
+    record.close()
+    assert [r["variant"] for r in record.rows] == ["naive", "cuda_thread"]
+    assert [r["variant"] for r in rows_of(sweep / "0_x")] == ["naive", "cuda_thread"]
+
+
+def test_a_job_that_is_alive_after_all_keeps_its_table(planned_sweep):
+    sweep, jobs = planned_sweep
+    one_row_of(sweep, "0_x", jobs["0_x"])
+    before = (sweep / "0_x" / "results.csv").read_bytes()
+    with planned.in_use(sweep / "0_x"):
+        (said,) = lost.make_up(sweep, jobs, {"0_x": "so"})
+    assert "is in use by a run that is alive" in said
+    assert (sweep / "0_x" / "results.csv").read_bytes() == before
+
+
+def finished(monkeypatch, sweep, jobs, told=()):
+    """What `cli.finish` says after a sweep of these jobs through a launcher, and its exit code."""
+    said = []
+    monkeypatch.setattr(cli, "complain", said.append)
+    monkeypatch.setattr(cli.interrupts, "told", list(told))
+    monkeypatch.setattr("runner.driver.finish", lambda sweep, outcomes: 0)
+    run = SimpleNamespace(sweep=sweep, outcomes=[], launcher="JoblibLauncher", ended="")
+    run.by_folder, run.expected = lambda: jobs, lambda: dict.fromkeys(jobs, 3)
+    return cli.finish(run), said[0].splitlines()
+
+
+def test_a_sweep_ends_with_what_was_lost_and_the_remedy(planned_sweep, monkeypatch):
+    sweep, jobs = planned_sweep
+    code, said = finished(monkeypatch, sweep, jobs)
+    never = "it never began, or was ended from outside at once; it had written 0 of its 3 rows"
+    assert (code, said) == (
+        1,
+        [f"job {name}: {never}" for name in jobs] + [f"resume={sweep} runs those rows"],
+    )
+    assert finished(monkeypatch, sweep, {}) == (0, [])
+
+
+def test_an_interrupted_sweep_leaves_its_rows_to_resume(planned_sweep, monkeypatch):
+    sweep, jobs = planned_sweep
+    code, said = finished(monkeypatch, sweep, jobs, told=[signal.SIGINT])
+    assert code == 1 and len(said) == 2 and not list(sweep.rglob("results.csv"))
 
 
 def test_a_sent_job_is_the_one_that_was_composed(tmp_path):
@@ -172,9 +280,13 @@ def installed(module):
 
 def sweep(folder, *words, **more):
     command = [sys.executable, "-m", "runner", "-m", *TINY, f"output={folder}", *words]
-    env = {**os.environ, "SWEEP": str(folder), "PYTHONPATH": str(ROOT), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, cwd=ROOT, env=env, **pipes, **more)
+    return subprocess.Popen(command, cwd=ROOT, env=environment(folder), **pipes, **more)
+
+
+def environment(folder):
+    own = {"SWEEP": str(folder), "PYTHONPATH": str(ROOT), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+    return os.environ | own
 
 
 def statuses(folder):
@@ -213,13 +325,30 @@ def test_a_job_that_is_killed_costs_its_rows_only(tmp_path, words):
     kill_one(tmp_path)
     _, err = process.communicate(timeout=280)
     assert process.returncode == 1, err[-3000:]
-    assert len(statuses(tmp_path)) == 2
+    assert sorted(statuses(tmp_path).values()) == ["checked", "checked", "crashed"]
     (said,) = [line for line in err.splitlines() if line.startswith("runner: job ")]
-    assert "its process died of signal 9; 0 of its 1 rows are there" in said
+    assert "its process died of signal 9; it had written 0 of its 1 rows" in said
+    (sweep_folder,) = [path.parent for path in tmp_path.glob("*/*/results.csv")]
+    command = [sys.executable, "-m", "runner", f"resume={sweep_folder}"]
+    resumed = subprocess.run(command, cwd=ROOT, env=environment(tmp_path), capture_output=True, text=True)
+    assert resumed.returncode == 0, resumed.stderr[-3000:]
+    assert statuses(tmp_path) == dict.fromkeys(("gelu", "add", "softmax"), "checked")
 
 
-def kill_one(folder):
-    """The first job's process, once it has begun."""
+@pytest.mark.slow
+@pytest.mark.parametrize("words", LAUNCHERS[:1], ids=lambda words: words[0].partition("=")[2])
+def test_a_sweep_that_is_killed_with_its_jobs_is_resumed(tmp_path, words):
+    process = sweep(tmp_path, "op=gelu,add,softmax", *words, start_new_session=True)
+    kill_one(tmp_path, lambda job: os.killpg(process.pid, signal.SIGKILL))
+    process.communicate(timeout=60)
+    (folder,) = [path.parent for path in tmp_path.glob("*/*/planned.json")]
+    assert not (folder / "results.csv").exists()
+    assert cli.main([f"resume={folder}"]) == 0
+    assert statuses(tmp_path) == dict.fromkeys(("gelu", "add", "softmax"), "checked")
+
+
+def kill_one(folder, kill=lambda job: os.kill(job, signal.SIGKILL)):
+    """Kill the first job's process, once it has begun."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -231,7 +360,7 @@ def kill_one(folder):
                 b"runner.command.elsewhere" in words
                 and str(folder).encode() in (path.parent / "environ").read_bytes()
             ):
-                os.kill(int(path.parent.name), signal.SIGKILL)
+                kill(int(path.parent.name))
                 return
         time.sleep(0.02)
     raise AssertionError("no job began")

@@ -9,6 +9,7 @@ import stat
 import pytest
 
 from runner import cli, driver
+from runner.command import lost
 from runner.config.compose import compose
 from runner.process import supervisor
 from runner.record import folder as record
@@ -216,6 +217,20 @@ def test_a_sweep(conf, capsys):
     assert "one job of a sweep" in refused(capsys, sweep / "1_shape.n=2")
     with planned.in_use(sweep):
         assert "is in use by a run" in refused(capsys, sweep)
+
+
+def test_the_rows_of_a_dead_job_are_run_again(conf):
+    assert cli.main(words(conf, "-m", "shape.n=1,2", "timing=cold")) == 1
+    (sweep,) = (conf.parent / "out" / "double").iterdir()
+    whole, job = facts_of(rows_in(sweep)), sweep / "1_shape.n=2"
+    cut(job / "results.csv", 3)
+    lost.leave_word(job, "its process died of signal 9")
+    jobs = {n: planned.settings_of(one) for n, one in planned.read(sweep)["jobs"].items()}
+    lost.make_up(sweep, jobs, lost.find(sweep, dict.fromkeys(jobs, 5)))
+    assert [row["stage"] for row in rows_in(job)].count("job") == 3
+    assert cli.main([f"resume={sweep}"]) == 1
+    assert facts_of(rows_in(sweep)) == whole
+    assert not (job / lost.WORD).exists()
 
 
 def test_a_job_that_never_began(conf):

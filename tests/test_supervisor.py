@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -111,6 +112,27 @@ def test_a_fork_that_comes_back_answers_nothing(worker, fork):
     for _ in range(3):
         answer = prove(worker, f"import ctypes, os; {fork}; answer['reason'] = str(os.getpid())")
         assert answer["reason"] == str(worker.facts["pid"])
+
+
+def test_a_child_that_a_thread_started_is_found():
+    started, end = [], threading.Event()
+
+    def start():
+        started.append(subprocess.Popen(["sleep", "60"]))
+        end.wait(30)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        while not started:
+            time.sleep(0.01)
+        assert started[0].pid in lifetimes.children()
+    finally:
+        end.set()
+        started[0].kill()
+        started[0].wait()
+        thread.join()
+    assert started[0].pid not in lifetimes.children()
 
 
 def test_children_do_not_inherit_the_pipe(worker):

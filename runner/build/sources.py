@@ -31,6 +31,14 @@ def digest(variant: Variant) -> str:
     return sha.hexdigest()[:16]
 
 
+def digest_now(variant: Variant) -> str:
+    """The digest of what lies there now, for a row whose variant was not imported; empty where it is gone."""
+    try:
+        return digest(variant)
+    except OSError:
+        return ""
+
+
 def inputs_of(source: str | Path) -> list[Path]:
     """`source` and every header that it reaches, each once, in the order of first sight.
 

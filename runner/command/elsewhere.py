@@ -19,13 +19,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from runner.command import lost
 from runner.files import short_hash
 from runner.model import Refusal, Settings
 
 BASIC = "BasicLauncher"
 _LOOK_S = 1.0  # how often a watch looks
 _JOBS = ".jobs"  # below a sweep's folder: its jobs as they were composed
-_FAILED = "failed.txt"  # below a job's folder: why its process did not come to its end
 _NO_ACCOUNTING = (
     "Slurm's accounting (sacct) does not answer: a job that is killed is then never seen to end, and the "
     "sweep waits for it; watch squeue, and end the sweep with Ctrl-C if its job is gone"
@@ -67,6 +67,11 @@ def _accounting() -> bool:
         return False
 
 
+def forget(sweep: Path) -> None:
+    """Every job came to its end: nobody needs them as they were composed any more."""
+    shutil.rmtree(sweep / _JOBS, ignore_errors=True)
+
+
 class Frozen:
     """Stands for Hydra's `load_sweep_config`; sent to another process it reads the sweep's folder."""
 
@@ -100,18 +105,13 @@ def execute(settings: Settings, folder: Path, label: str) -> float | None:
     """One job in a process of its own, whatever becomes of it; the mean of its fastest row in ms."""
     command = [sys.executable, "-m", "runner.command.elsewhere"]
     done = subprocess.run(command, input=pickle.dumps((settings, folder, label)))
-    if done.returncode and not (folder / _FAILED).exists():
-        refused(folder, _ending(done.returncode))
+    if done.returncode and not (folder / lost.WORD).exists():
+        lost.leave_word(folder, _ending(done.returncode))
     return _fastest(folder)
 
 
 def _ending(code: int) -> str:
     return f"its process ended with code {code}" if code > 0 else f"its process died of signal {-code}"
-
-
-def refused(folder: Path, why: str) -> None:
-    """Leave word in a job's folder."""
-    (folder / _FAILED).write_text(why + "\n", encoding="utf-8")
 
 
 def _fastest(folder: Path) -> float | None:
@@ -120,21 +120,6 @@ def _fastest(folder: Path) -> float | None:
     if not (folder / "results.csv").is_file():
         return None
     return min((float(row["mean_ms"]) for row in report.read(folder) if row["mean_ms"]), default=None)
-
-
-def lost(sweep: Path, expected: Mapping[str, int]) -> list[str]:
-    """A sentence for each job that did not come to its end. `expected`: rows by its folder's name."""
-    found = []
-    for name, planned in expected.items():
-        folder = sweep / name
-        there = _rows(folder)
-        said = (folder / _FAILED).read_text(encoding="utf-8") if (folder / _FAILED).is_file() else ""
-        if there < planned or said:
-            why = " ".join(said.split()) or "it was ended from outside"
-            found.append(f"job {name}: {why}; {there} of its {planned} rows are there")
-    if not found:
-        shutil.rmtree(sweep / _JOBS, ignore_errors=True)
-    return found
 
 
 class Watch:
@@ -158,19 +143,13 @@ class Watch:
             ended = False
             while not ended:
                 ended = self._end.wait(_LOOK_S)  # and looks once more
-                there = {name: min(_rows(self._sweep / name), n) for name, n in self._expected.items()}
+                there = {name: min(lost.rows_in(self._sweep / name), n) for name, n in self._expected.items()}
                 done, rows = sum(there[name] == n for name, n in self._expected.items()), sum(there.values())
                 words = f"{done} of {len(there)} jobs are done"
                 bar.update(task, completed=rows, description=words)
                 if done != told and not console.is_terminal:
                     print(f"{words}, {rows} of {planned} rows", file=sys.stderr)
                 told = done
-
-
-def _rows(folder: Path) -> int:
-    """How many rows a job has written so far: its cells hold no line ends."""
-    path = folder / "results.csv"
-    return max(path.read_bytes().count(b"\n") - 1, 0) if path.is_file() else 0
 
 
 def tally(statuses: Iterable[str]) -> str:
@@ -188,7 +167,7 @@ def main() -> int:
     try:
         outcome = driver.execute(settings, folder, show=False, label=label)
     except Refusal as refusal:
-        refused(folder, str(refusal))
+        lost.leave_word(folder, str(refusal))
         print(f"{name}: {refusal}", file=sys.stderr)
         return 2
     print(f"{name}: {tally(row['status'] for row in outcome.rows)}", file=sys.stderr, flush=True)

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from hydra.errors import HydraException
 from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 
-from runner.command import elsewhere, listing
+from runner.command import elsewhere, listing, lost
 from runner.config import compose as configuration
 from runner.config import devices, folders
 from runner.config.compose import CONF, USER_ERRORS, VERSION_BASE, Described
@@ -110,7 +110,7 @@ class Run:
             print(f"runner: {each}", file=sys.stderr)
         self.order = [tuple(each) for each in jobs]
         self.common = [word for word in jobs[0] if all(word in each for each in jobs)] if jobs else []
-        self._claim(jobs)
+        self._claim()
         config.hydra.sweep.dir = str(self.folder)
         if self.launcher and not self.dry:
             self.watch = elsewhere.Watch(self.folder, self.expected())
@@ -132,7 +132,7 @@ class Run:
             config.hydra.sweep.subdir = "${hydra.job.num}" + folders.job_suffix(key, self.common)
         return config
 
-    def _claim(self, jobs: list[list[str]]) -> None:
+    def _claim(self) -> None:
         first = next(iter(self.settings.values()), None)
         self.dry = bool(self.jobs) and all(each.mode in DRY for each in self.jobs.values())
         if self.dry:
@@ -143,25 +143,21 @@ class Run:
         output = Path(first.output if first else "outputs")
         self.folder = claim(output / (name or (names.pop() if len(names) == 1 else "sweep")))
         self._held.enter_context(planned.in_use(self.folder))
-        planned.keep(self.folder, dict(self._by_folder(jobs)), sweep=True)
+        planned.keep(self.folder, self.by_folder(), sweep=True)
 
-    def _by_folder(self, jobs: list[list[str]]) -> Iterator[tuple[str, Settings]]:
-        """The settings of those jobs that write one, by its name."""
-        for number, overrides in enumerate(jobs):
-            key = tuple(overrides)
-            settings = self.settings.get(configuration.words_of(self.jobs[key].hydra))
-            if settings and settings.mode not in DRY:
-                yield f"{number}{folders.job_suffix(key, self.common)}", settings
-
-    def expected(self) -> dict[str, int]:
-        """How many rows each job has to bring, by the name of its folder."""
+    def by_folder(self) -> dict[str, Settings]:
+        """The settings of those jobs that write a folder, by its name."""
         found = {}
         for number, key in enumerate(self.order):
             settings = self.settings.get(configuration.words_of(self.jobs[key].hydra))
             if settings and settings.mode not in DRY:
-                rows = sum(len(each.entries) for each in plan(settings).cases)
-                found[f"{number}{folders.job_suffix(key, self.common)}"] = rows
+                found[f"{number}{folders.job_suffix(key, self.common)}"] = settings
         return found
+
+    def expected(self) -> dict[str, int]:
+        """How many rows each job has to bring, by the name of its folder."""
+        plans = {name: plan(settings) for name, settings in self.by_folder().items()}
+        return {name: sum(len(each.entries) for each in one.cases) for name, one in plans.items()}
 
     @property
     def sweep(self) -> Path | None:
@@ -219,7 +215,7 @@ def _job(config: Config) -> float | None:
     run = Run(elsewhere.execute, listing.describe)  # a launcher's own process: nobody collects outcomes
     mean_ms = run.job(config)
     if run.refusals:
-        elsewhere.refused(Path(HydraConfig.get().runtime.output_dir), "\n".join(run.refusals))
+        lost.leave_word(Path(HydraConfig.get().runtime.output_dir), "\n".join(run.refusals))
     return mean_ms
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from runner import driver
+from runner.command import lost
 from runner.config.sentences import refuse
 from runner.model import Refusal, Settings
 from runner.record import planned
@@ -63,7 +64,9 @@ class Resume:
     def _job(self, settings: Settings, name: str, label: str) -> driver.Outcome:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        return driver.carry_on(settings, folder, alone=not self.sweep, label=label)
+        outcome = driver.carry_on(settings, folder, alone=not self.sweep, label=label)
+        lost.forget(folder)
+        return outcome
 
 
 def _folder_of(words: Sequence[str]) -> Path:

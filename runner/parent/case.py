@@ -11,6 +11,7 @@ from runner.build import sources
 from runner.check import sanitizer
 from runner.config import folders
 from runner.model import Entry, PlannedCase
+from runner.parent import spent
 from runner.parent.blame import Blame
 from runner.parent.judging import Ended, Judging, Unjudged
 from runner.parent.profiling import Profiling
@@ -38,6 +39,7 @@ class CaseRun:
         self.ran: list[tuple[str, int, float]] = []  # what the worker was asked to prove, see blame.py
         self.judging = Judging(run, planned)
         self.profiling, self.timing = Profiling(self), Timing(self)
+        self.seconds: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
         self.restarts: collections.Counter[int] = collections.Counter()  # for stale files, by entry
         for entry in planned.entries:
             if run.row_of(planned, entry):  # a resumed run's
@@ -55,12 +57,14 @@ class CaseRun:
             return self._finish()
         worker = self.run.worker()
         key, device = device_lock.key_of(worker.facts["device_uuid"]), self.settings.device
+        self.run.spent.on("wait")
         with device_lock.held(key, device, self.run.progress.say, self.settings.command):
             self._finish()
 
     def _finish(self) -> None:
         while self.waiting:
             interrupts.check()
+            self.run.spent.on("start")
             try:
                 self._attempt(self.run.worker())
             except (WorkerLost, WorkerFailed) as lost:
@@ -91,7 +95,9 @@ class CaseRun:
 
     def _attempt(self, worker: Worker) -> None:
         """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
+        self.run.spent.on("ceilings")
         ceilings = self.run.ceilings(worker) if self.settings.mode in TIMED else None
+        self.run.spent.on()
         self.judging.restart()
         worker.ask("open", planned=self.planned, way=self.run.way(worker))
         for entry in list(self.waiting.values()):
@@ -118,6 +124,7 @@ class CaseRun:
             return self._proven(worker, entry)
 
     def _proven(self, worker: Worker, entry: Entry) -> bool:
+        self.run.spent.on("inputs", row=self.seconds[entry.index])
         draws = self.judging.draws(entry)
         self.ran = worker.ran
         worker.ran.append((self.planned.case.case_id, entry.index, time.monotonic()))
@@ -128,6 +135,7 @@ class CaseRun:
         if facts["status"] == "stale":
             self._stale(entry)
             return False
+        self.run.spent.on("check", row=self.seconds[entry.index])
         facts = self.judging.verdict(entry, facts)
         if self.settings.check == "sanitizer" and facts["status"] == "ok" and not entry.interpreted:
             self.run.progress.step(
@@ -170,6 +178,8 @@ class CaseRun:
         for event in worker.call(name, **arguments):
             interrupts.check(self.settings.limits.measure_s)
             if event["event"] == "step":
+                index = event["index"]
+                self.run.spent.step(event, None if index is None else self.seconds[index])
                 self.run.progress.step(self.planned, event)
             elif event["event"] == "series":
                 self.timing.take(event)
@@ -201,7 +211,7 @@ class CaseRun:
         self, entry: Entry, facts: dict[str, Any], series: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         if "source_sha" not in facts:  # nothing was imported: the hash of what lies there now
-            facts = facts | {"source_sha": _sha(entry)}
+            facts = facts | {"source_sha": sources.digest_now(entry.variant)}
         if note := self.blame.notes.get(entry.index):
             facts = facts | {"notes": [*facts.get("notes", ()), note]}
         row = columns.row(self.run.identity, self.planned.case, entry, facts)
@@ -210,7 +220,17 @@ class CaseRun:
             self.run.record.samples(row, series, facts["sm_mhz_samples"], judged)
         self.run.record.add(row)
         self.run.progress.row(self.planned, row)
+        self._log_spent(entry, facts)
         return row
+
+    def _log_spent(self, entry: Entry, facts: dict[str, Any]) -> None:
+        """A line in `run.log`: where the time of a row went."""
+        self.run.spent.on()
+        words = spent.words_of(self.seconds.pop(entry.index, {}), facts.get("build_cached"))
+        if words:
+            name = folders.of_variant(entry.variant.name, entry.params)
+            case = self.planned.case
+            self.run.record.log.say(f"case {case.case_id} {case.op} {name}: {words}")
 
 
 class Rehearsal(CaseRun):
@@ -232,10 +252,3 @@ def _too_large(entry: Entry, facts: dict[str, Any]) -> str:
     if entry.interpreted or total is None or need <= 0.95 * total:
         return ""
     return f"needs {need / 1e9:.1f} GB, and {facts['device']} has {total / 1e9:.1f} GB"
-
-
-def _sha(entry: Entry) -> str:
-    try:
-        return sources.digest(entry.variant)
-    except OSError:  # the file is gone: its row says so
-        return ""

@@ -31,6 +31,7 @@ class Timing:
         self.timed = {}
         indices, how, judge = list(self._case.waiting), self.settings.measure, self.run.judge().pid
         answer = self._case.events(worker, "measure", indices=indices, how=how, judge=judge)
+        self.run.spent.on()
         if "tampered" in answer:
             facts = {"status": "wrong", "stage": "measure", "reason": answer["reason"]}
             self._case.row(self._case.waiting.pop(answer["tampered"]), facts)

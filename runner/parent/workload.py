@@ -10,9 +10,8 @@ from typing import Any
 from runner.files import canonical, write_csv
 from runner.measure import roofline
 from runner.measure.roofline import limit
-from runner.model import Form, Plan, PlannedCase, Refusal, Settings
+from runner.model import PlannedCase, Refusal, Settings
 from runner.parent import seeds
-from runner.plan import plan
 from runner.process import device_lock
 from runner.process.supervisor import Worker, WorkerFailed, WorkerLost
 from runner.profile import before_after, levers, nsight, rules, triage
@@ -24,29 +23,6 @@ from runner.trace.operations import Operation
 
 OPERATION_COLUMNS = (*triage.COLUMNS, "pattern")
 _UNITS = {"c10::BFloat16": "bf16", "c10::Half": "fp16", "double": "fp64", "float": "fp32_matmul"}
-
-
-def checks(settings: Settings) -> Plan:
-    """The checks of the step's forms: each variant at its op's smallest shape, forward and backward."""
-    cases = [case for form in settings.workload.forms for case in plan(_check_of(settings, form)).cases]
-    return Plan(tuple(cases))
-
-
-def _check_of(settings: Settings, form: Form) -> Settings:
-    op, asked = form.op, settings.workload.args.get("dtype", "")
-    return dataclasses.replace(
-        settings,
-        op=op,
-        variants=(form.variant.name,),
-        named=(form.variant.name,),
-        dtypes=(asked if asked in op.dtypes else op.dtypes[0],),
-        directions=("forward", "backward") if op.grad and "backward" in op.cost else ("forward",),
-        attrs={name: values[:1] for name, values in op.attrs.items()},
-        layouts=("contiguous",),
-        shapes=op.shapes["smoke"][:1],
-        smoke=op.shapes["smoke"],
-        mode="check",
-    )
 
 
 class WorkloadRun:

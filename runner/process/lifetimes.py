@@ -13,6 +13,7 @@ from pathlib import Path
 
 MARK = "KERNEL_RUNNER_WORKER"  # in a worker's environment, and so in that of what it starts
 _SET_PDEATHSIG, _SET_DUMPABLE, _SET_CHILD_SUBREAPER = 1, 4, 36  # linux/prctl.h
+_TASKS = "/proc/self/task"
 _TRIES = 20
 _PAUSE_S = 0.02
 _LOOK_S = 0.2
@@ -71,10 +72,16 @@ def family(leader: int, mark: str = "") -> set[int]:
 def children() -> set[int]:
     """This process's living children, those that it adopted too; empty where there is no /proc."""
     found: set[int] = set()
-    for path in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # the thread ended meanwhile
-            found |= set(map(int, path.read_bytes().split()))
+    with contextlib.suppress(FileNotFoundError):
+        for task in os.listdir(_TASKS):  # not by pathlib: this is asked after each timed call
+            with contextlib.suppress(OSError):  # the thread ended meanwhile
+                found |= set(map(int, _read(f"{_TASKS}/{task}/children").split()))
     return found
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb", buffering=0) as file:
+        return file.read()
 
 
 def command(pid: int) -> str:

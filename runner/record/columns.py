@@ -35,6 +35,7 @@ SAMPLE_COLUMNS = tuple(
 TRAP_COLUMNS = ("row_id", "variant", "way", "reads_us", "over_right", "lesson")
 
 FAILED = ("wrong", "error", "crashed", "timeout")
+LOST = "job"  # the stage of a row whose job ended before it: it says nothing of its variant
 
 COLD = ("cold", "graph")  # the timings that find the cache empty
 

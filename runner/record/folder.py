@@ -20,7 +20,7 @@ from typing import Any
 from runner.files import ROOT, write_whole
 from runner.model import Refusal, Settings
 from runner.record import tables
-from runner.record.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
+from runner.record.columns import COLUMNS, LOST, SAMPLE_COLUMNS, TRAP_COLUMNS
 from runner.record.tables import Table
 
 _SEED = re.compile(r"^seed: \d+$", re.MULTILINE)  # kept from variants as long as they run
@@ -95,7 +95,8 @@ class Log:
 class Record:
     """Writes one run folder. `alone` is False for a job, whose folder's name is unique in its sweep only.
 
-    A folder that has tables already is carried on with: `rows` are then those that it has, as text.
+    A folder that has tables already is carried on with: `rows` are then those that it has, as text, but for
+    lost ones (stage `job`), which are to be found again.
     Each method raises Refusal where the disk does not take what it writes; tables keep whole lines.
     """
 
@@ -103,7 +104,7 @@ class Record:
         self.folder = folder
         self.run_id = folder.name if alone else f"{folder.parent.name}/{folder.name}"
         with writing(folder):
-            self.rows: list[dict[str, Any]] = tables.rows(folder / "results.csv", COLUMNS)
+            self.rows = _found(folder / "results.csv")
             self._done = {row["row_id"]: row for row in self.rows}
             for name in ("samples.csv", "traps.csv"):  # of rows that were lost
                 tables.keep_only(folder / name, self._done)
@@ -199,6 +200,15 @@ class Record:
         self._results.close()
         self._samples.close()
         self.log.close()
+
+
+def _found(path: Path) -> list[dict[str, Any]]:
+    """The rows of a table; those that a dead job had left to others are taken out of it."""
+    rows = tables.rows(path, COLUMNS)
+    kept = [row for row in rows if row["stage"] != LOST]
+    if len(kept) < len(rows):
+        tables.take_out(path, "stage", LOST)
+    return kept
 
 
 _DEVICE = ("device_name", "device_uuid", "driver", "torch", "torch_cuda", "torch_git", "triton")

@@ -11,7 +11,7 @@ from typing import Any
 
 from runner.files import ROOT
 from runner.model import Refusal
-from runner.record.columns import COLUMNS, FAILED, SCHEMA_VERSION
+from runner.record.columns import COLUMNS, FAILED, LOST, SCHEMA_VERSION
 
 # What makes two rows the same experiment, run twice.
 IDENTITY = ("op", "variant", "params", "attrs", "shape", "layout", "dtype", "direction")
@@ -110,7 +110,8 @@ def newest(rows: Iterable[Row]) -> list[Row]:
     """One row of each experiment and timing, in their order: that of the newest run.
 
     A failure speaks for every timing: today's takes the place of yesterday's times. A row that was not to be
-    timed (checked, skipped) counts only where no other is. Run names begin with their UTC time.
+    timed (checked, skipped), or that its job did not come to, counts only where no other is. Run names begin
+    with their UTC time.
     """
     rows = list(rows)
     there: set[tuple[str, ...]] = set()  # experiments, also with their timing
@@ -119,7 +120,7 @@ def newest(rows: Iterable[Row]) -> list[Row]:
     for i in sorted(range(len(rows)), key=lambda i: rows[i]["run_id"], reverse=True):
         row = rows[i]
         place = (row["device"], *experiment_of(row))
-        if not row["timing"] and row["status"] not in FAILED:
+        if not row["timing"] and (row["status"] not in FAILED or row["stage"] == LOST):
             idle.append((i, place))
         elif place not in ended:
             key = (*place, row["timing"]) if row["timing"] else place
@@ -127,8 +128,11 @@ def newest(rows: Iterable[Row]) -> list[Row]:
             if key not in there:
                 there |= {place, key}
                 chosen.append(i)
-    for i, place in idle:
-        if place not in there:
+    seen = {experiment_of(rows[i]) for i in chosen}
+    for i, place in sorted(idle, key=lambda one: rows[one[0]]["stage"] == LOST):  # those say least
+        lost = rows[i]["stage"] == LOST and place[1:] in seen  # its device may not be known
+        if place not in there and not lost:
             there.add(place)
+            seen.add(place[1:])
             chosen.append(i)
     return [rows[i] for i in sorted(chosen)]

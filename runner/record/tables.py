@@ -53,6 +53,16 @@ def fill(path: Path, column: str, text: str) -> None:
     write_whole(path, filled.getvalue())
 
 
+def take_out(path: Path, column: str, text: str) -> None:
+    """Take the rows with that text in a column out of a whole table. Raises OSError."""
+    with open(path, newline="", encoding="utf-8") as file:
+        header, *rest = csv.reader(file)
+    at, kept = header.index(column), io.StringIO(newline="")
+    lines = [header, *(row for row in rest if row[at] != text)]
+    csv.writer(kept, lineterminator="\n").writerows(lines)
+    write_whole(path, kept.getvalue())
+
+
 def _mend(path: Path) -> None:
     """Rows are appended whole, but a write of many that is killed may leave a part."""
     with open(path, "r+b") as file:

@@ -27,6 +27,8 @@ from runner.profile.workload import profile_workload
 from runner.worker.announcer import Announcer, wire
 from runner.worker.state import State
 
+_MANY = 50_000  # objects: beyond, what goes through all of them takes tens of milliseconds
+
 
 class Session:
     """One method per request. `emit` sends an event to the parent; `ask` waits for the answer to it."""
@@ -44,6 +46,7 @@ class Session:
         self.cases: list[prove.OpenCase] = []
         self.way = HOST  # how the judge sees outputs
         self.judge = 0  # its process
+        self._frozen = False  # whether objects that may yet become garbage are out of the collector's sight
 
     def hello(self, device: str, threads: int) -> dict[str, Any]:
         """Take a device; what it is."""
@@ -90,14 +93,31 @@ class Session:
         for one in self.cases:
             one.close()
         self.planned, self.proofs, self.cases = None, {}, []
-        gc.collect()
+        self._collect()
         if self.device != "cpu":
             torch.cuda.empty_cache()
+
+    def _collect(self) -> None:
+        """What is garbage now goes, also what was not looked at while the case was open."""
+        if self._frozen:
+            gc.unfreeze()
+        gc.collect()
+        if self._frozen:
+            gc.freeze()
+        self._frozen = False
+
+    def _settle(self) -> None:
+        """A compiler brings objects that stay when it is imported: no longer gone through, as torch's are."""
+        if len(gc.get_objects()) > _MANY:
+            gc.collect()
+            gc.freeze()
+            self._frozen = True
 
     def prove(self, index: int, keep: str, draws: dict[int, dict[str, Any]]) -> dict[str, Any]:
         """Build one variant and check it. Answers with `status`, `stage`, `reason` and what was found."""
         entry = self.planned.entries[index]
         self.emit("step", index=None, stage="inputs", what="inputs")
+        self._settle()
         for position, draw in draws.items():
             self.cases[position].draw(**draw)
         self._at = ""  # which case beside the timed one a variant is checked on

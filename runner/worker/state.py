@@ -50,13 +50,13 @@ class State:
     def __init__(self, objects: Sequence[Any] = ()) -> None:
         self._settings = _settings()
         self._functions = [
-            (module, name, value, getattr(value, "__code__", None))
+            (vars(module), module, name, value, getattr(value, "__code__", None))
             for module in (*_PYTHONS, *_TORCHS, *_launchers(), *_own_modules())
             for name, value in _functions(module)
         ]
         self._names = [(module, frozenset(vars(module))) for module in _CLOSED]
         self._objects = [(one, _fixed(one)) for one in objects]
-        self._constants = [(module, _constants(module)) for module in _own_modules()]
+        self._constants = [(vars(module), module, _constants(module)) for module in _own_modules()]
         self._threads = {thread.ident for thread in threading.enumerate()}
         self._children = lifetimes.children()
         self._operators = _operators()
@@ -71,8 +71,9 @@ class State:
         found = [f"{name} ({_said(old)} before, {_said(now[name])} now)" for name, old in moved.items()]
         found += [
             f"{module.__name__}.{name} (replaced)"
-            for module, name, value, code in self._functions
-            if _differs(vars(module).get(name), value, code)
+            for names, module, name, value, code in self._functions
+            if (names.get(name) is not value or (code is not None and value.__code__ is not code))
+            and not _torchs_own(names.get(name), value)
         ]
         for module, names in self._names:
             found += [
@@ -84,16 +85,21 @@ class State:
         ]
         found += [
             f"{module.__name__}.{name} ({_said(old)} before)"
-            for module, constants in self._constants
+            for names, module, constants in self._constants
             for name, old in constants.items()
-            if vars(module).get(name) is not old
+            if names.get(name) is not old
         ]
         found += [f"the thread {name}, which still runs" for name in self._running()]
         found += [f"the process {name}, which still runs" for name in self._left()]
-        if operators and (other := _operators()) != self._operators:
-            names = [name for name, kernels in self._operators.items() if other.get(name) != kernels]
-            found += [f"the operator {name} (other kernels are behind it)" for name in names]
+        if operators:
+            found += [f"the operator {name} (other kernels are behind it)" for name in self._replaced()]
         return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+
+    def _replaced(self) -> list[str]:
+        """Operators behind which there are other kernels. Most are as they were to the letter."""
+        now = _operators()
+        moved = [(name, old) for name, old in self._operators.items() if now.get(name) != old]
+        return [name for name, old in moved if _kernels(now.get(name, "")) != _kernels(old)]
 
     def _left(self) -> list[str]:
         """Children that nobody but a variant started."""
@@ -131,13 +137,14 @@ def _launchers() -> list[Any]:
     return found
 
 
-def _operators() -> dict[str, int]:
-    """What is registered for each of torch's operators. Meta kernels compute nothing, and come late."""
+def _operators() -> dict[str, str]:
+    """What is registered for each of torch's operators."""
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")]
-    return {name: hash(_kernels(torch._C._dispatch_dump(name))) for name in names}
+    return {name: torch._C._dispatch_dump(name) for name in names}
 
 
 def _kernels(dump: str) -> str:
+    """Without meta kernels: those compute nothing, and come late."""
     return "\n".join(line for line in dump.splitlines() if not line.startswith("Meta"))
 
 
@@ -151,12 +158,6 @@ def _own_modules() -> list[Any]:
     return [*modules, *(v for m in modules for _, v in _functions(m) if isinstance(v, type))]
 
 
-def _differs(now: Any, value: Any, code: Any) -> bool:
-    if now is not value:
-        return not _torchs_own(now)
-    return code is not None and value.__code__ is not code
-
-
 def _fixed(one: Any) -> dict[str, Any]:
     """The functions and numbers of an object."""
     return {n: v for n, v in vars(one).items() if callable(v) or isinstance(v, (int, float, str))}
@@ -166,10 +167,10 @@ def _said(value: Any) -> str:
     return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
 
 
-def _torchs_own(function: Any) -> bool:
-    """torch wraps a few functions of its own when its compiler is first used."""
-    code = getattr(function, "__code__", None)
-    return code is not None and code.co_filename.startswith(_TORCH)
+def _torchs_own(now: Any, before: Any) -> bool:
+    """torch wraps a few functions of its own when its compiler is first used; it gives none other code."""
+    code = getattr(now, "__code__", None)
+    return now is not before and code is not None and code.co_filename.startswith(_TORCH)
 
 
 def _functions(module: Any) -> list[tuple[str, Any]]:
