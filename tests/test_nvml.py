@@ -110,7 +110,7 @@ def test_everything_is_read(nvml):
 def test_only_reading_functions_are_ever_named():
     import inspect
 
-    import runner.nvml
+    import runner.measure.nvml
 
     source = inspect.getsource(runner.measure.nvml)
     for verb in ("nvmlDeviceSet", "nvmlDeviceReset", "nvmlDeviceClear", "nvmlDeviceModify"):

@@ -27,6 +27,7 @@ CODES = {
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch, tmp_path):
+    driver.shutdown()  # a real worker of another test
     monkeypatch.setattr(supervisor, "_COMMAND", FAKE)
     monkeypatch.setattr(supervisor, "_JUDGE", FAKE)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # no device lock of others is waited for
