@@ -274,9 +274,16 @@ struct ChunkCells {
   }
 };
 
-// grid: outer * tiles * cluster. An SM holds 32768 elements, in half of its registers.
+// What an SM holds, in half of its registers; the compiler for older ones needs a few more of them.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+constexpr int kHeld = 28672;
+#else
+constexpr int kHeld = 32768;
+#endif
+
+// grid: outer * tiles * cluster.
 template <typename T, int kThreads, int kCells, typename Cells>
-__global__ void __launch_bounds__(kThreads, 32768 / (kThreads * kCells * Cells::kWide))
+__global__ void __launch_bounds__(kThreads, kHeld / (kThreads * kCells * Cells::kWide))
     tile_kernel(const __grid_constant__ Columns<T> all) {
   constexpr int kWide = Cells::kWide;
   using Each = Cell<T, kWide>;
