@@ -159,5 +159,8 @@ def test_before_and_after_tell_how_far_the_unchanged_moved():
     said = before_after.sentence([*rows, step], [])
     assert said[0] == "step: 545 ms before, 431 ms after: 20.9 % saved"
     assert "what was not changed moved by up to 80 ms (attention): a smaller gain may be chance" in said
+    assert "predicted: 14.7 % saved (-30 % of what was obtained)" in said
+    worse = before_after.sentence([*rows, line("step", 500e3, 600e3, 80e3)], [])
+    assert worse[:2] == ["step: 500 ms before, 600 ms after: 20.0 % lost", "predicted: 16.0 % saved"]
     everything = before_after.sentence([line("gelu", 100e3, 15e3, ""), step], [])
     assert not any("chance" in each for each in everything)

@@ -99,12 +99,10 @@ def sentence(rows: Sequence[Row], after: Sequence[Row]) -> list[str]:
     step = rows[-1]
     was, saved, predicted = float(step["before_us"]), float(step["saved_us"]), step["predicted_saving_us"]
     times = f"{in_words(was)} before, {in_words(float(step['after_us']))} after"
-    said = [f"step: {times}: {gain_percent(was, saved):.1f} % saved"]
-    if predicted != "" and saved:
-        off = 100 * (float(predicted) / saved - 1)
-        said.append(
-            f"predicted: {gain_percent(was, float(predicted)):.1f} % ({off:+.0f} % of what was obtained)"
-        )
+    said = [f"step: {times}: {abs(gain_percent(was, saved)):.1f} % {'saved' if saved >= 0 else 'lost'}"]
+    if predicted != "":
+        off = f" ({100 * (float(predicted) / saved - 1):+.0f} % of what was obtained)" if saved > 0 else ""
+        said.append(f"predicted: {gain_percent(was, float(predicted)):.1f} % saved{off}")
     others = [row for row in rows[:-1] if row["predicted_saving_us"] == ""]
     if others and len(others) < len(rows) - 1:
         most = max(others, key=lambda row: abs(float(row["saved_us"])))
