@@ -101,6 +101,10 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "x_hooks_saved_tensors": ("wrong", "changed global state: autograd's hooks"),
     "x_hooks_audits": ("wrong", "changed global state: the audit hooks"),
     "x_watches_python": ("wrong", "changed global state: (the tools that watch|the trace and profile)"),
+    "x_stops_the_judge": ("ok", ""),  # which goes on at once: nobody loses a row
+    "x_stops_itself": ("ok", ""),  # and has the time that it stood still
+    "x_closes_descriptors": ("wrong", "changed global state: descriptors 0 to 2"),
+    "x_closes_all_descriptors": ("crashed", "exited with code 1|closed its pipe"),
     "x_leaves_a_raw_thread": ("wrong", "changed global state: the thread"),
     "f_raises": ("error", "ValueError: no such luck"),
     "f_dies_on_import": ("error", "RuntimeError: not on this machine"),
