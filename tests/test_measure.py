@@ -199,6 +199,12 @@ class Remembers(Counting):
         return 100.0 if self.watch.rounds[-1][1] else 10.0
 
 
+def test_who_answers_from_memory_now_and_then_moves_the_mean_and_is_found():
+    repeated = [10.0, 100.0, 100.0] * 20  # the median is that of an honest one
+    assert faster_when_repeated([100.0] * 4, repeated) != ""
+    assert faster_when_repeated([100.0] * 4, [100.0, 100.0, 5000.0] * 20) == ""
+
+
 def test_who_answers_from_memory_is_looked_at_again_and_said_to():
     watch = Fresh()
     rules = [rule_for(12, 1, 4, 4, 1.0)]

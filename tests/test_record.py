@@ -62,6 +62,27 @@ def test_what_cannot_be_printed_is_spelled(run):
     assert lines(run)[0]["note"] == "é 漢"
 
 
+def test_words_cannot_move_a_terminals_cursor_or_turn_its_lines(run):
+    found = row(reason="no\x1b]0;owned\x07\x1b[2J\n\u202ehonest ok", note="\rdone")
+    run.add(found)  # what is shown as it comes is what was written
+    assert found["reason"] == r"no\x1b]0;owned\x07\x1b[2J" + "\n" + r"\u202ehonest ok"
+    assert found["note"] == " done"
+    assert lines(run)[0]["reason"] == r"no\x1b]0;owned\x07\x1b[2J \u202ehonest ok"
+
+
+def test_what_others_wrote_between_is_not_there_in_the_end(run):
+    run.add(row(row_id="a", status="ok", mean_ms=1.5, reason="=1+1"))
+    with open(run.folder / "results.csv", "a") as file:
+        file.write("1,forged\n")
+    run.add(row(row_id="b", status="wrong", attrs={"dim": -1}))
+    run.tell_seed(SETTINGS)
+    assert [(each["row_id"], each["status"], each["seed"]) for each in lines(run)] == [
+        ("a", "ok", "1"),
+        ("b", "wrong", "1"),
+    ]
+    assert (lines(run)[0]["mean_ms"], lines(run)[0]["reason"]) == ("1.5", "'=1+1")
+
+
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t="])
 def test_words_that_a_spreadsheet_would_run_stay_words(run, start):
     run.add(row(reason=f"{start}1", mean_ms=-1.5))

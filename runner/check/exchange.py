@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from runner.model import IPC
+from runner.process.serving import out_of_reach
 
 _ALIGNMENT = 512  # bytes, of each output's copy
 _serials = itertools.count(1)
@@ -89,6 +90,10 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return torch.equal(a, b.to(a.device))
 
 
+class Unreadable(Exception):
+    """The worker no longer holds the file that it said its copies are in."""
+
+
 class Inbox:
     """The judge's end: the memory that a worker said its copies are in."""
 
@@ -96,7 +101,7 @@ class Inbox:
         self._device, self._known, self._memory = device, None, None
 
     def read(self, worker: int, place: dict[str, Any], parts: Sequence[Part]) -> list[torch.Tensor]:
-        """The copies, on the judge's device. Raises OSError or RuntimeError where that fails."""
+        """The copies, on the judge's device. Raises Unreadable, OSError or RuntimeError where that fails."""
         key = (worker, place["serial"])
         if key != self._known:
             self.close()
@@ -118,7 +123,7 @@ def _device_memory(size: int, device: str) -> torch.Tensor:
 def _host_memory(size: int) -> tuple[int | str, torch.Tensor]:
     """A descriptor (a path where the system has no memory files) and its bytes."""
     if hasattr(os, "memfd_create"):
-        file: int | str = os.memfd_create("outputs")
+        file: int | str = out_of_reach(os.memfd_create("outputs"))
     else:
         opened, file = tempfile.mkstemp(prefix="runner-outputs-")
         os.close(opened)
@@ -145,4 +150,10 @@ def _opened(worker: int, place: dict[str, Any]) -> torch.Tensor:
         storage = torch.UntypedStorage._new_shared_cuda(*parts)
         return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
     file = place["file"]
-    return _mapped(f"/proc/{worker}/fd/{file}" if isinstance(file, int) else file, place["bytes"])
+    path = f"/proc/{worker}/fd/{file}" if isinstance(file, int) else file
+    try:
+        if os.stat(path).st_size == place["bytes"]:
+            return _mapped(path, place["bytes"])
+    except FileNotFoundError:
+        pass
+    raise Unreadable("closed the file that its outputs are read from")

@@ -22,7 +22,7 @@ from runner.build.variant import StaleProcess, build
 from runner.check import definition, probes
 from runner.check.bounds import bound
 from runner.check.definition import Errors, Expected, kind_fault
-from runner.check.exchange import Inbox, Part
+from runner.check.exchange import Inbox, Part, Unreadable
 from runner.files import canonical
 from runner.model import Case, PlannedCase, Target, Variant
 from runner.process import lifetimes, serving
@@ -81,7 +81,7 @@ class Judge:
         try:
             (copy,) = self.inbox.read(worker, place, [Part((count,), torch.int64)])
             return {"same": torch.equal(copy.cpu(), torch.arange(count)), "why": ""}
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, Unreadable) as error:
             return {"same": False, "why": said(error)}
         finally:
             self.inbox.close()
@@ -187,7 +187,10 @@ class Judge:
         own = full and not self.cases[position].where
         found = self._probed(draw, (key, accuracy, unit), expected, bounds) if own else None
         parts = [Part(tuple(one.values.shape), one.dtype) for one in expected]
-        copies = self.inbox.read(worker, place, parts)
+        try:
+            copies = self.inbox.read(worker, place, parts)
+        except Unreadable as lost:
+            return vars(Errors(reason=str(lost)))
         errors = [definition.compare(*each, full) for each in zip(copies, expected, bounds, strict=True)]
         self._synchronize()
         told = vars(definition.worst(errors)) | {"over_builtin": _over(errors, builtin, accuracy)}

@@ -30,13 +30,13 @@ def prepare(descriptor: int) -> int:
     faulthandler.enable()  # a segmentation fault leaves its Python stack in the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     sys.path.insert(0, str(ROOT))  # `kernels` is also a published package
-    pipe = _out_of_reach(descriptor)
+    pipe = out_of_reach(descriptor)
     os.register_at_fork(after_in_child=lambda: _close(pipe, guard))
     return pipe
 
 
-def _out_of_reach(descriptor: int) -> int:
-    """The same pipe under a high number, where loops that close descriptors rarely come. exec closes it."""
+def out_of_reach(descriptor: int) -> int:
+    """The same file under a high number, where loops that close descriptors rarely come. exec closes it."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _HIGHEST if soft == resource.RLIM_INFINITY else min(soft, _HIGHEST)
     high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, most - 16)

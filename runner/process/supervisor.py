@@ -138,6 +138,7 @@ class Worker:
 
     def _watch(self) -> None:
         """Raises MemoryError or _Flooded before the worker takes the machine, or the disk, down."""
+        lifetimes.go_on(self._process.pid)
         printed = self.output.printed
         if printed > MOST_PRINTED and not self.device.debug:
             most = f"{MOST_PRINTED / 1e6:.1f} MB a stage is the most"

@@ -146,7 +146,7 @@ class Record:
         if not self._results.path.exists():  # an open file takes rows also when it is deleted
             raise Refusal(_removed(self.folder))
         for name in ("reason", "note"):
-            row[name] = _cut(row[name])
+            row[name] = _cut(tables.printable(row[name]))
         self.rows.append(row)
         with writing(self.folder):
             self._results.write(row | {"seed": ""})  # told when nothing runs any more
@@ -190,11 +190,17 @@ class Record:
         """When nothing runs any more: the seed, into the rows, the configuration and the environment."""
         path = self.folder / "environment.json"
         with writing(self.folder):
-            tables.fill(self._results.path, "seed", str(settings.seed))
+            tables.replace(self._results.path, COLUMNS, self._known(str(settings.seed)))
             write_whole(self.folder / "config.yaml", settings.resolved_yaml)
             if path.exists():
                 facts = json.loads(path.read_text("utf-8")) | {"seed": settings.seed}
                 write_whole(path, json.dumps(facts, indent=2, sort_keys=True) + "\n")
+
+    def _known(self, seed: str) -> Iterator[dict[str, Any]]:
+        """All rows as they are known here: variants, too, can write into the folder."""
+        for row in self.rows:
+            kept = row if row["row_id"] in self._done else tables.cells(row, COLUMNS)
+            yield kept | {"seed": seed}
 
     def close(self) -> None:
         self._results.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,14 +43,23 @@ def keep_only(path: Path, row_ids: Container[str]) -> None:
         write_whole(path, header + "".join(kept))
 
 
-def fill(path: Path, column: str, text: str) -> None:
-    """Put a text into one column of every row. Raises OSError."""
-    with open(path, newline="", encoding="utf-8") as file:
-        header, *rest = csv.reader(file)
-    at, filled = header.index(column), io.StringIO(newline="")
-    lines = [header, *([*row[:at], text, *row[at + 1 :]] for row in rest)]
-    csv.writer(filled, lineterminator="\n").writerows(lines)
-    write_whole(path, filled.getvalue())
+def replace(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
+    """The table anew, of cells as `rows` and `cells` give them. Raises OSError."""
+    whole = io.StringIO(newline="")
+    writer = csv.writer(whole, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([row[name] for name in columns] for row in rows)
+    write_whole(path, whole.getvalue())
+
+
+def cells(row: dict[str, Any], columns: Sequence[str]) -> dict[str, str]:
+    """A row as its table holds it."""
+    return {name: _inert(row.get(name)) for name in columns}
+
+
+def printable(text: str) -> str:
+    """The text's lines, none of which can move a terminal's cursor or turn the direction of its words."""
+    return "\n".join(line.translate(_PRINTED) for line in text.split("\n"))
 
 
 def take_out(path: Path, column: str, text: str) -> None:
@@ -85,7 +94,7 @@ class Table:
 
     def write(self, row: dict[str, Any]) -> None:
         """Keep a row until the next flush."""
-        self._writer.writerow([_inert(row.get(name)) for name in self._columns])
+        self._writer.writerow(cells(row, self._columns).values())
 
     def flush(self) -> None:
         """Put what was kept into the file: all of it, or nothing and OSError."""
@@ -111,10 +120,12 @@ def _append(file: BinaryIO, data: bytes) -> None:
 
 _BREAKS = "\t\n\v\f\r\x1c\x1d\x1e\x85\u2028\u2029"  # of lines, for one reader or another
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
-_PRINTED = {code: f"\\x{code:02x}" for code in _CONTROLS} | dict.fromkeys(map(ord, _BREAKS), " ")
+_TURNS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F)  # the direction of words
+_PRINTED = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04x}" for code in _TURNS}
+_PRINTED |= dict.fromkeys(map(ord, _BREAKS), " ")
 
 
 def _inert(value: Any) -> str:
     """A cell as one line of text. Words that start like a spreadsheet formula get an apostrophe in front."""
     text = cell(value).translate(_PRINTED)
-    return "'" + text if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else text
+    return "'" + text if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@") else text

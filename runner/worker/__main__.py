@@ -18,7 +18,10 @@ def main(argv: list[str]) -> None:
     pipe = serving.prepare(int(argv[1]))
     lifetimes.adopt_orphans()
     memory.offer_first()
+    from runner.worker import surroundings
     from runner.worker.session import Session
+
+    surroundings.refuse_audit_hooks()
 
     serving.serve(pipe, Session, REQUESTS)
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import builtins
-import contextlib
 import ctypes
 import functools
 import gc
-import json
-import math
 import os
-import pickle
-import random
 import signal
 import sys
 import threading
-import time
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -23,10 +16,9 @@ from typing import Any
 import torch
 
 from runner.process import lifetimes
+from runner.worker import surroundings
+from runner.worker.functions import Functions, said
 
-_PYTHONS = (builtins, gc, json, math, os, pickle, random, sys, time)
-_TORCHS = (torch, torch.nn.functional, torch.Tensor, torch.cuda, torch.cuda.Event, torch.autograd)
-_LAUNCHERS = (("triton.runtime.jit", "JITFunction"), ("triton.runtime.interpreter", "InterpretedFunction"))
 _SIGNALS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _HELPERS = (
@@ -34,9 +26,6 @@ _HELPERS = (
     "multiprocessing.resource_tracker",
 )  # torch's own, and they stay
 _TINY, _HALF_ULP = sys.float_info.min, 2.0**-54
-_CLOSED = (torch.Tensor, torch.cuda.Event)  # nothing is added to these: it would come before the built-in one
-_TORCH = os.path.dirname(torch.__file__) + os.sep
-_CALLABLE = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
 _INSTALLED = (sys.prefix, sys.base_prefix, "<")
 _PERSISTING_L2 = 6  # cuda.h: CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
@@ -48,16 +37,10 @@ class State:
     """
 
     def __init__(self, objects: Sequence[Any] = ()) -> None:
-        self._settings = _settings()
-        self._functions = [
-            (vars(module), module, name, value, getattr(value, "__code__", None))
-            for module in (*_PYTHONS, *_TORCHS, *_launchers(), *_own_modules())
-            for name, value in _functions(module)
-        ]
-        self._names = [(module, frozenset(vars(module))) for module in _CLOSED]
+        self._settings, self._variables = _settings(), surroundings.variables()
+        self._functions = Functions()
         self._objects = [(one, _fixed(one)) for one in objects]
-        self._constants = [(vars(module), module, _constants(module)) for module in _own_modules()]
-        self._threads = {thread.ident for thread in threading.enumerate()}
+        self._threads = set(sys._current_frames())
         self._children = lifetimes.children()
         self._operators = _operators()
 
@@ -68,26 +51,11 @@ class State:
         """
         now = _settings()
         moved = {name: old for name, old in self._settings.items() if now[name] != old}
-        found = [f"{name} ({_said(old)} before, {_said(now[name])} now)" for name, old in moved.items()]
-        found += [
-            f"{module.__name__}.{name} (replaced)"
-            for names, module, name, value, code in self._functions
-            if (names.get(name) is not value or (code is not None and value.__code__ is not code))
-            and not _torchs_own(names.get(name), value)
-        ]
-        for module, names in self._names:
-            found += [
-                f"{module.__name__}.{name} (replaced: it now comes before the built-in one)"
-                for name in sorted(set(vars(module)) - names)
-            ]
+        found = [f"{name} ({said(old)} before, {said(now[name])} now)" for name, old in moved.items()]
+        found += [f"the environment variable {name}" for name in self._varied()]
+        found += self._functions.changes()
         found += [
             f"the runner's {type(one).__name__}" for one, fixed in self._objects if _fixed(one) != fixed
-        ]
-        found += [
-            f"{module.__name__}.{name} ({_said(old)} before)"
-            for names, module, constants in self._constants
-            for name, old in constants.items()
-            if names.get(name) is not old
         ]
         found += [f"the thread {name}, which still runs" for name in self._running()]
         found += [f"the process {name}, which still runs" for name in self._left()]
@@ -101,6 +69,12 @@ class State:
         moved = [(name, old) for name, old in self._operators.items() if now.get(name) != old]
         return [name for name, old in moved if _kernels(now.get(name, "")) != _kernels(old)]
 
+    def _varied(self) -> list[str]:
+        """Variables that are no longer what they were, and new ones that others heed."""
+        now = surroundings.variables()
+        names = [name for name, text in self._variables.items() if now.get(name) != text]
+        return names + [name for name in now.keys() - self._variables.keys() if surroundings.heeded(name)]
+
     def _left(self) -> list[str]:
         """Children that nobody but a variant started."""
         new = lifetimes.children() - self._children
@@ -108,12 +82,14 @@ class State:
         return [f"{pid} ({words[:40]})" for pid, words in said.items() if words and not _helps(words)]
 
     def _running(self) -> list[str]:
-        """Threads that run code which is in no installed package: nobody but a variant started those."""
-        new = [t for t in threading.enumerate() if t.ident not in self._threads]
-        if not new:
-            return []
+        """Threads that run code which is in no installed package: nobody but a variant started those.
+
+        `threading` knows only those that were started through it.
+        """
         frames = sys._current_frames()
-        return [thread.name for thread in new if _foreign(frames.get(thread.ident))]
+        new = {i: f for i, f in frames.items() if i not in self._threads and _foreign(f)}
+        names = {thread.ident: thread.name for thread in threading.enumerate()} if new else {}
+        return [names.get(ident) or _begun(frame) for ident, frame in new.items()]
 
 
 def _foreign(frame: types.FrameType | None) -> bool:
@@ -124,17 +100,15 @@ def _foreign(frame: types.FrameType | None) -> bool:
     return False
 
 
+def _begun(frame: types.FrameType) -> str:
+    """The function that a thread runs, of the variant's where that can be told."""
+    while frame.f_code.co_filename.startswith(_INSTALLED) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_qualname
+
+
 def _helps(command: str) -> bool:
     return any(helper in command for helper in _HELPERS)
-
-
-def _launchers() -> list[Any]:
-    """Where Triton's launches begin; none where it is not installed."""
-    found = []
-    for module, name in _LAUNCHERS:
-        with contextlib.suppress(ImportError):
-            found.append(getattr(__import__(module, fromlist=[name]), name))
-    return found
 
 
 def _operators() -> dict[str, str]:
@@ -148,39 +122,15 @@ def _kernels(dump: str) -> str:
     return "\n".join(line for line in dump.splitlines() if not line.startswith("Meta"))
 
 
-def _constants(module: Any) -> dict[str, Any]:
-    return {n: v for n, v in vars(module).items() if not n.startswith("__") and not callable(v)}
-
-
-def _own_modules() -> list[Any]:
-    """The runner's modules, and their classes."""
-    modules = [m for name, m in sorted(sys.modules.items()) if name.startswith("runner.") and m is not None]
-    return [*modules, *(v for m in modules for _, v in _functions(m) if isinstance(v, type))]
-
-
 def _fixed(one: Any) -> dict[str, Any]:
-    """The functions and numbers of an object."""
-    return {n: v for n, v in vars(one).items() if callable(v) or isinstance(v, (int, float, str))}
+    """What an object has; of a tensor, such as a clock flushes caches with, where and how large it is."""
+    return {name: _placed(value) for name, value in vars(one).items()}
 
 
-def _said(value: Any) -> str:
-    return str(value) if len(str(value)) <= 40 else str(value)[:37] + "..."
-
-
-def _torchs_own(now: Any, before: Any) -> bool:
-    """torch wraps a few functions of its own when its compiler is first used; it gives none other code."""
-    code = getattr(now, "__code__", None)
-    return now is not before and code is not None and code.co_filename.startswith(_TORCH)
-
-
-def _functions(module: Any) -> list[tuple[str, Any]]:
-    """Public functions and classes: torch fills in private ones as it goes along."""
-    home = getattr(module, "__module__", module.__name__)  # of a class; or the module itself
-    own = home.startswith("runner.")
-    named = [(n, v) for n, v in vars(module).items() if isinstance(v, _CALLABLE)]
-    if not own:
-        return [(n, v) for n, v in named if not n.startswith("_")]
-    return [(n, v) for n, v in named if getattr(v, "__module__", "") == home]
+def _placed(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return id(value), value.data_ptr(), value.numel()
+    return value if isinstance(value, (int, float, str)) else id(value)
 
 
 def _settings() -> dict[str, Any]:
@@ -210,6 +160,7 @@ def _settings() -> dict[str, Any]:
         "cuDNN": (torch.backends.cudnn.enabled, torch.backends.cudnn.deterministic),
         "what signals call": tuple(map(signal.getsignal, _SIGNALS)),
         "timers that send signals": tuple(signal.getitimer(timer) > (0, 0) for timer in _TIMERS),
+        **surroundings.settings(),
         **_cuda(),
     }
 
