@@ -12,7 +12,7 @@ How it is laid out: what stands here imports only what stands above it.
     plan        settings -> every case and every row
     build       a variant -> a callable; a case -> its inputs
     measure     clocks, turns, when to stop, what samples mean, what the device can do
-    check       whether outputs are right; the judge's process, `python -m runner.check.judge`
+    check       whether outputs are right; the judge's process, `python -m runner.check`
     trace       what a profiler's trace says
     profile     passes under a profiler, their tables, the triage of a step
     worker      the process that touches variants, `python -m runner.worker`

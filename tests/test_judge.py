@@ -69,7 +69,7 @@ def kills_the_judge(x):
         for path in glob.glob("/proc/[0-9]*/cmdline"):
             words = open(path, "rb").read().split(b"\\0")
             parent = open(path.replace("cmdline", "stat")).read().rpartition(")")[2].split()[1]
-            if b"runner.check.judge" in words and int(parent) == os.getppid():
+            if b"runner.check" in words and int(parent) == os.getppid():
                 os.kill(int(path.split("/")[2]), signal.SIGKILL)
     return right(x)
 """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -446,3 +447,14 @@ def test_a_killed_parent_leaves_no_compiler(tmp_path, monkeypatch):
     run.kill()
     run.communicate()
     assert gone(session)
+
+
+def test_who_starts_after_its_parents_end_ends_at_once():
+    ours, child = socket.socketpair()
+    code = f"from runner.process import serving; serving.prepare({child.fileno()}); print('went on')"
+    with child:
+        command = [sys.executable, "-c", code]
+        started = {"pass_fds": [child.fileno()], "cwd": ROOT, "capture_output": True, "text": True}
+        assert subprocess.run(command, **started).stdout == "went on\n"
+        ours.close()
+        assert subprocess.run(command, **started).stdout == ""

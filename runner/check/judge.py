@@ -1,4 +1,4 @@
-"""The process that knows the right answers: `python -m runner.check.judge <fd>`, started by `supervisor`.
+"""Who knows the right answers, in the process of `runner.check.__main__`.
 
 It draws the inputs that the worker draws, evaluates the op's definition on them in float64 and compares
 copies of outputs. No variant is ever imported here, and nothing that a worker sends is unpickled.
@@ -25,11 +25,10 @@ from runner.check.definition import Errors, Expected, kind_fault
 from runner.check.exchange import Inbox, Part, Unreadable
 from runner.files import canonical
 from runner.model import Case, PlannedCase, Target, Variant
-from runner.process import lifetimes, serving
+from runner.process import serving
 from runner.process.faults import said
 
 _ROOM = 0.3  # of the memory, for the next draw
-REQUESTS = ("hello", "accept", "open", "expect", "look", "close")
 
 
 def definition_of(target: Target) -> Callable:
@@ -235,12 +234,3 @@ def _over(errors: list[Errors], builtin: list[Errors] | None, accuracy: str) -> 
     pairs = [(getattr(mine, name), getattr(own, name)) for mine, own in zip(errors, builtin)]
     ratios = [mine / own if own else 1.0 for mine, own in pairs if own or not mine]
     return max(ratios) if len(ratios) == len(pairs) else None
-
-
-def main(argv: list[str]) -> None:
-    lifetimes.hide_memory()
-    serving.serve(serving.prepare(int(argv[1])), Judge, REQUESTS)
-
-
-if __name__ == "__main__":
-    main(sys.argv)

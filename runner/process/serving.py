@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import resource
+import select
 import signal
 import sys
 import traceback
@@ -26,6 +27,8 @@ _HIGHEST = 4096  # descriptors above are dear: the kernel's table grows with the
 def prepare(descriptor: int) -> int:
     """Make this process one that ends with its parent; the pipe under its new number."""
     lifetimes.die_with_parent()
+    if _hung_up(descriptor):  # the parent had ended before: nobody would be told of its end
+        raise SystemExit
     guard = lifetimes.guard_session()
     faulthandler.enable()  # a segmentation fault leaves its Python stack in the log
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
@@ -33,6 +36,13 @@ def prepare(descriptor: int) -> int:
     pipe = out_of_reach(descriptor)
     os.register_at_fork(after_in_child=lambda: _close(pipe, guard))
     return pipe
+
+
+def _hung_up(descriptor: int) -> bool:
+    """Whether the other end of the pipe is closed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # a closed end is always told
+    return bool(poll.poll(0))
 
 
 def out_of_reach(descriptor: int) -> int:

@@ -20,7 +20,7 @@ from runner.process.output import MOST_PRINTED, Log, Output
 from runner.process.pipe import Garbage, Pipe
 
 _COMMAND = ("-m", "runner.worker")
-_JUDGE = ("-m", "runner.check.judge")
+_JUDGE = ("-m", "runner.check")
 _CLOSING_S = 2.0  # from the end of its pipe to that of the worker
 # Until a request announces a step, it is in this stage, and under its limit.
 _STAGES = {"hello": "start", "open": "inputs", "prove": "inputs", "close": "inputs", "expect": "inputs"}
@@ -61,7 +61,7 @@ class WorkerFailed(Exception):
 
 
 class Worker:
-    """One `python -m runner.worker` or `runner.check.judge`. `call` sends a request and yields its events.
+    """One `python -m runner.worker` or `runner.check`. `call` sends a request and yields its events.
 
     It is told hello by `greet`, so that two can start at the same time.
     """
