@@ -179,19 +179,21 @@ def rows(tmp_path_factory, request):
     device = "cpu" if DEVICE == "cpu" else "cuda:0"
     words = ["op=untrusted", "variant=all", f"device={device}", "limits.check_s=8", "limits.measure_s=60"]
     words += ["measure.budget_s=0.6", f"output={folder / 'out'}"]
-    outcome = driver.execute(compose(words, [str(folder)]), show=False)
-    driver.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(folder))  # it takes minutes: no other test waits for the device
+        outcome = driver.execute(compose(words, [str(folder)]), show=False)
+        driver.shutdown()
     with open(outcome.folder / "results.csv", newline="") as table:
         return {row["variant"]: row for row in csv.DictReader(table)}
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 def test_the_honest_variant_is_timed(rows):
     assert (rows[HONEST]["status"], rows[HONEST]["reason"]) == ("ok", "")
     assert float(rows[HONEST]["mean_ms"]) > 0
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("name", NAMES)
 def test_it_gets_no_time_and_its_row_says_why_or_it_harms_nobody(rows, name):
     row = rows[name.replace(".", "_")]
