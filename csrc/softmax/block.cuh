@@ -20,25 +20,14 @@ __global__ void __launch_bounds__(kThreads, kCluster&& kAligned ? 1024 / kThread
 
   uint4 bits[kVectors];
   row.load(first, kThreads, bits);
-  float values[kVectors][kV], largest = -INFINITY, sum = 0;
+  float values[kVectors][kV];
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    unpack<T>(bits[i], values[i]);
-#pragma unroll
-    for (float value : values[i]) largest = fmaxf(largest, value);
-  }
-  largest = lanes_max<kWarp>(largest);
-  const Power power(largest);
-#pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-#pragma unroll
-    for (float& value : values[i]) sum += value = power(value);
-  }
-  sum = lanes_sum<kWarp>(sum);
+  for (int i = 0; i < kVectors; ++i) unpack<T>(bits[i], values[i]);
+  const Partial mine = to_powers<kWarp>(values);
 
   peers.wait();
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  if (lane < peers.count) peers.put(&partials[peers.rank * kWarps + warp], {largest, sum}, lane);
+  if (lane < peers.count) peers.put(&partials[peers.rank * kWarps + warp], mine, lane);
   if constexpr (kCluster) {
     peers.arrive();
     peers.wait();
@@ -51,7 +40,7 @@ __global__ void __launch_bounds__(kThreads, kCluster&& kAligned ? 1024 / kThread
   } else {
     whole = combined(partials, peers.count * kWarps);
   }
-  const float scale = rescaled({largest, 1}, whole.largest) / whole.sum;
+  const float scale = rescaled({mine.largest, 1}, whole.largest) / whole.sum;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     if (first + i * kThreads >= vectors) continue;

@@ -45,24 +45,14 @@ struct Pairs {
 template <typename T, int kThreads, int kVectors, bool kAligned>
 __device__ __forceinline__ Partial powers_of(const Row<T, kAligned>& row, int begin, int end,
                                              const uint4* stage, float (&values)[kVectors][kPerVector<T>]) {
-  float largest = -INFINITY, sum = 0;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     uint4 bits[1];
     read_slice(row, begin, end, stage, begin + i * kThreads + static_cast<int>(threadIdx.x), kThreads,
                nothing<T>(), bits);
     unpack<T>(bits[0], values[i]);
-#pragma unroll
-    for (float value : values[i]) largest = fmaxf(largest, value);
   }
-  largest = lanes_max<kWarp>(largest);
-  const Power power(largest);
-#pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-#pragma unroll
-    for (float& value : values[i]) sum += value = power(value);
-  }
-  return {largest, lanes_sum<kWarp>(sum)};
+  return to_powers<kWarp>(values);
 }
 
 // grid: clusters of blocks, all of them resident; cluster c takes rows c, c + clusters, ... A block has room

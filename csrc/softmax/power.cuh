@@ -84,6 +84,26 @@ __device__ __forceinline__ Partial of_warp(const Partial& mine) {
   return {largest, lanes_sum<kWarp>(rescaled(mine, largest))};
 }
 
+// Values that kLanes threads hold become powers, over the largest that any of those has; their pair, in every
+// one of them.
+template <int kLanes, int kVectors, int kWidth>
+__device__ __forceinline__ Partial to_powers(float (&values)[kVectors][kWidth]) {
+  float largest = -INFINITY, sum = 0;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+#pragma unroll
+    for (float value : values[i]) largest = fmaxf(largest, value);
+  }
+  largest = lanes_max<kLanes>(largest);
+  const Power power(largest);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+#pragma unroll
+    for (float& value : values[i]) sum += value = power(value);
+  }
+  return {largest, lanes_sum<kLanes>(sum)};
+}
+
 // The pair of a row, in every thread, from `count` pairs in shared memory; whole warps call it.
 __device__ __forceinline__ Partial combined(const Partial* partials, int count) {
   const int lane = threadIdx.x % kWarp;

@@ -26,20 +26,10 @@ __global__ void __launch_bounds__(kWarpThreads) warp_kernel(Rows<T> all) {
   for (int r = 0; r < kRows; ++r) {
     const bool there = first + r * kTeams < all.rows;  // the shuffles want every lane
     const Row<T, kAligned> row(all, there ? first + r * kTeams : 0);
-    float values[kVectors][kV], largest = -INFINITY, sum = 0;
+    float values[kVectors][kV];
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-      unpack<T>(bits[r][i], values[i]);
-#pragma unroll
-      for (float value : values[i]) largest = fmaxf(largest, value);
-    }
-    const Power power(lanes_max<kLanes>(largest));
-#pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
-#pragma unroll
-      for (float& value : values[i]) sum += value = power(value);
-    }
-    const float scale = 1 / lanes_sum<kLanes>(sum);
+    for (int i = 0; i < kVectors; ++i) unpack<T>(bits[r][i], values[i]);
+    const float scale = 1 / to_powers<kLanes>(values).sum;
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
       if (!there || lane + i * kLanes >= row.vectors()) continue;
