@@ -23,15 +23,6 @@ COLOURS = {"broken": "red", "slower": "red", "faster": "green", "fixed": "green"
 CHANGED = ("broken", "slower", "faster", "fixed")
 HEADINGS = ("case", "variant", "A", "B", "B / A", f"{100 * CONFIDENCE:g} % interval", "verdict", "remark")
 WORDS = ("case", "variant", "verdict", "remark")
-FACTS = {  # of environment.json, by what a reader calls them
-    "driver": "driver",
-    "torch": "torch",
-    "triton": "triton",
-    "torch_cuda": "CUDA",
-    "python": "python",
-    "cpu": "CPU",
-    "host": "host",
-}
 _PIPED = 1000  # columns: what is no terminal's is never wrapped
 _MOST_LISTED = 20
 _MOST_WIDE = 100.0  # an interval's upper end over its lower one
@@ -56,7 +47,7 @@ def remarks(found: Comparison) -> Iterator[str]:
         yield f"different devices, so the ratios compare devices and not code: {_a_and_b(devices)}"
     elif cards[0] != cards[1]:
         yield f"another card of the same kind ({_joined(devices[0])}): cards differ by a few percent"
-    differing = [(label, _facts(found, name)) for name, label in FACTS.items()]
+    differing = [(label, _facts(found, name)) for name, label in cells.MACHINE.items()]
     changes = [f"{label} {_a_and_b(values)}" for label, values in differing if values[0] != values[1]]
     if changes:
         yield f"different environments: {'; '.join(changes)}"

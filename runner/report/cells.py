@@ -19,6 +19,16 @@ Row = dict[str, str]
 FIGURES = ("mean", "p20 - p80", "% of limit", "speedup", "max error")
 HEADINGS = ("variant", *FIGURES, "verdict")
 
+MACHINE = {  # facts of environment.json, by what a reader calls them
+    "driver": "driver",
+    "torch": "torch",
+    "triton": "triton",
+    "torch_cuda": "CUDA",
+    "python": "python",
+    "cpu": "CPU",
+    "host": "host",
+}
+
 DISTURBED = 0.2  # of the mean: a median that is further away tells of another load, not of the variant
 SCATTERED = 1.0  # of the median, between p20 and p80: so do times of which most are another's half or double
 _NORMED = "judged by norm"

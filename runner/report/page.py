@@ -41,13 +41,7 @@ CAPTIONS = {
 ROOFS = "Full lines are the most that this device does at large sizes; a small case's own limit lies lower."
 FACTS = {
     "device_name": "device",
-    "driver": "driver",
-    "torch": "torch",
-    "triton": "triton",
-    "torch_cuda": "CUDA",
-    "python": "python",
-    "cpu": "CPU",
-    "host": "host",
+    **cells.MACHINE,
     "system": "system",
     "time_utc": "begun (UTC)",
     "seed": "seed",

@@ -78,8 +78,8 @@ class State:
     def _left(self) -> list[str]:
         """Children that nobody but a variant started."""
         new = lifetimes.children() - self._children
-        said = {pid: lifetimes.command(pid) for pid in new}
-        return [f"{pid} ({words[:40]})" for pid, words in said.items() if words and not _helps(words)]
+        commands = {pid: lifetimes.command(pid) for pid in new}
+        return [f"{pid} ({words[:40]})" for pid, words in commands.items() if words and not _helps(words)]
 
     def _running(self) -> list[str]:
         """Threads that run code which is in no installed package: nobody but a variant started those.
