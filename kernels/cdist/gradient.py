@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from kernels.guards import refuse_second_derivative
+
 _PRODUCT_ABOVE = 16  # coordinates; up to there the gradient is bound by reading, and differences are free
 
 
@@ -84,14 +86,11 @@ def _whole(x: torch.Tensor, o: int, i: int) -> torch.Tensor:
 
 
 def _register_backward() -> None:
-    def twice(ctx, grad):
-        raise NotImplementedError("kernels::cdist_backward can be differentiated once, not twice.")
-
     torch.library.register_fake(
         "kernels::cdist_backward",
         lambda grad, own, other, distance, p, own_is_rows, product: torch.empty_like(own),
     )
-    torch.library.register_autograd("kernels::cdist_backward", twice)
+    refuse_second_derivative("kernels::cdist_backward")
 
 
 register("cdist_small")

@@ -11,9 +11,8 @@ from collections.abc import Callable
 
 import torch
 
-from kernels.guards import refuse_second_derivative
-
-FLOATING = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+from kernels.gradients import register_gradient
+from kernels.guards import FLOATING
 
 
 def gelu_by(name: str, variant: str) -> Callable[..., torch.Tensor]:
@@ -29,7 +28,7 @@ def gelu_by(name: str, variant: str) -> Callable[..., torch.Tensor]:
     for op in (differentiable, forward):
         torch.library.register_fake(op, lambda x, *how: torch.empty_like(x))
     torch.library.register_fake(backward, lambda grad, x, *how: torch.empty_like(x))
-    _register_gradient(differentiable, backward)
+    register_gradient(differentiable, backward, of_output=False)
 
     # A small call waits for this code: it asks as little as it can.
     def gelu(x: torch.Tensor, approximate: str = "none", *how) -> torch.Tensor:
@@ -48,16 +47,3 @@ def _refuse(x: torch.Tensor, approximate: str, variant: str) -> None:
         known = ", ".join(map(str, FLOATING))
         raise NotImplementedError(f"gelu.{variant} has no kernel for {x.dtype}: it takes {known}.")
     raise ValueError(f"approximate is 'tanh' or 'none', not {approximate!r}.")
-
-
-def _register_gradient(differentiable, backward) -> None:
-    def keep(ctx, inputs, output):
-        x, *ctx.how = inputs
-        ctx.save_for_backward(x)
-
-    def first(ctx, grad):
-        (x,) = ctx.saved_tensors
-        return backward(grad, x, *ctx.how), *(None for _ in ctx.how)
-
-    torch.library.register_autograd(differentiable, first, setup_context=keep)
-    refuse_second_derivative(backward)

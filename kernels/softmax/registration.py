@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import torch
 
-from kernels.guards import refuse_second_derivative
+from kernels.gradients import register_gradient
 
 
 def softmax_by(name: str) -> Callable[..., torch.Tensor]:
@@ -32,7 +32,7 @@ def recorded(differentiable, forward: Callable, backward) -> Callable[..., torch
     """
     torch.library.register_fake(differentiable, contiguous)
     torch.library.register_fake(backward, lambda grad, y, *how: contiguous(y))
-    _register_gradient(differentiable, backward)
+    register_gradient(differentiable, backward, of_output=True)
 
     # A small call waits for this code: it asks as little as it can.
     def rows(x: torch.Tensor, *how) -> torch.Tensor:
@@ -46,16 +46,3 @@ def recorded(differentiable, forward: Callable, backward) -> Callable[..., torch
 def contiguous(x: torch.Tensor, *how) -> torch.Tensor:
     """The shape rule of all own softmax ops."""
     return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-def _register_gradient(differentiable, backward) -> None:
-    def keep(ctx, inputs, output):
-        _, *ctx.how = inputs
-        ctx.save_for_backward(output)
-
-    def first(ctx, grad):
-        (y,) = ctx.saved_tensors
-        return backward(grad, y, *ctx.how), *(None for _ in ctx.how)
-
-    torch.library.register_autograd(differentiable, first, setup_context=keep)
-    refuse_second_derivative(backward)
