@@ -13,6 +13,7 @@ def _gpu() -> bool:
 
 if not _gpu():
     os.environ["TRITON_INTERPRET"] = "1"
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the tests' processes share the processors as it is
 
 
 def pytest_collection_modifyitems(items):

@@ -1,12 +1,14 @@
 """The protocol's order of calls on a fake device, turns, and a busy-wait of known length."""
 
 import collections
+import itertools
 import random
 import time
 
 import pytest
 import torch
 
+from runner.measure import untimed
 from runner.measure.clock_cpu import CpuClock, last_level_cache_bytes
 from runner.measure.clock_cuda import CudaClock
 from runner.measure.samples import Sample, Trial
@@ -233,35 +235,63 @@ def test_an_honest_variant_among_noise_is_not_said_to_remember():
 
 def test_who_is_slow_only_when_it_is_not_timed_is_said_to_be():
     assert "slow when it is not timed: 20 ms or more" in slow_when_untimed(
-        [20_000.0], [1000.0] * 8, [1000.0] * 8
+        [20_000.0] * 6, [1000.0] * 8, [1000.0] * 8
     )
-    assert slow_when_untimed([20_000.0, 1100.0], [1000.0] * 8, [1000.0] * 8) == ""  # one call among others
+    assert slow_when_untimed([20_000.0] * 5, [1000.0] * 8, [1000.0] * 8) == ""  # too few to tell
+    assert slow_when_untimed([*[20_000.0] * 9, 1100.0], [1000.0] * 8, [1000.0] * 8) == ""  # not all of them
     assert (
-        slow_when_untimed([20_000.0], [5.0] * 8, [10_000.0] * 8) == ""
+        slow_when_untimed([20_000.0] * 6, [5.0] * 8, [10_000.0] * 8) == ""
     )  # its host is as slow when it is timed
-    assert slow_when_untimed([1500.0], [5.0] * 8, [20.0] * 8) == ""  # within the slack
+    assert slow_when_untimed([1500.0] * 6, [5.0] * 8, [20.0] * 8) == ""  # within the slack
     assert slow_when_untimed([], [5.0] * 8, [20.0] * 8) == ""
 
 
 def test_a_busy_machine_makes_nobody_slow_when_it_is_not_timed():
-    """Most calls wait 12 ms for a processor: often all of three untimed ones, but not of 40 timed ones."""
+    """Most calls wait 12 ms for a processor: often all of the untimed ones, but not of 40 timed ones."""
     generator = random.Random(0)
     for _ in range(2000):
         timed = [12_000.0 if generator.random() < 0.75 else 80.0 for _ in range(40)]
-        assert slow_when_untimed([12_000.0] * 3, timed, timed) == ""
+        assert slow_when_untimed([12_000.0] * 6, timed, timed) == ""
     few = [12_000.0, *[80.0] * 39]  # who makes an outlier of its own does not get away with it
-    assert slow_when_untimed([12_000.0] * 3, few, few) != ""
+    assert slow_when_untimed([12_000.0] * 6, few, few) != ""
 
 
-def test_the_warmup_is_watched():
+def test_the_warmup_is_watched(monkeypatch):
     calls = []
 
     def slow_at_first():
-        calls.append(time.sleep(0.02 if len(calls) < 2 else 0))
+        calls.append(time.sleep(0.02 if len(calls) < 6 else 0))
 
+    monkeypatch.setattr(untimed, "_own_work_us", lambda: 20.0)
     rules = [rule_for(4, 1, 4, 4, 1.0)]
     (series,) = take_turns(CpuClock(), [Trial(slow_at_first)], rules, "cold", 2, Watch())
-    assert len(series.warmup_us) == 2 and min(series.warmup_us) > 15_000
+    assert len(series.warmup_us) == 6 and min(series.warmup_us) > 15_000
+
+
+def test_calls_beside_which_our_own_work_waited_say_nothing(monkeypatch):
+    waits = itertools.cycle([9000.0, 20.0, 20.0, 9000.0, 20.0, 20.0])  # before and after each of three calls
+    monkeypatch.setattr(untimed, "_own_work_us", lambda: next(waits))
+    seen = untimed.Untimed(Trial(lambda: time.sleep(0.003)), lambda: None)
+    for _ in range(3):
+        seen.call()
+    assert len(seen.walls_us) == 1
+    assert len(seen.settle()) == 6 and min(seen.walls_us) > 2900  # slower than plain: as many as tell
+
+
+def test_a_plain_call_is_not_asked_again(monkeypatch):
+    monkeypatch.setattr(untimed, "_own_work_us", lambda: 20.0)
+    calls = []
+    seen = untimed.Untimed(Trial(lambda: calls.append(time.sleep(0.02))), lambda: None)
+    seen.call()
+    assert len(seen.settle(plain_us=1e6)) == 1 == len(calls)
+
+
+def test_a_machine_that_never_lets_us_run_says_nothing(monkeypatch):
+    monkeypatch.setattr(untimed, "_own_work_us", lambda: 20_000.0)
+    monkeypatch.setattr(untimed, "_MOST_S", 0.05)
+    seen = untimed.Untimed(Trial(lambda: time.sleep(0.02)), lambda: None)
+    seen.call()
+    assert seen.settle() == [] and slow_when_untimed(seen.walls_us, [5.0] * 8, [5.0] * 8) == ""
 
 
 def test_prepare_is_not_timed():

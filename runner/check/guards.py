@@ -6,7 +6,6 @@ import ctypes
 import gc
 import itertools
 import re
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,15 +49,6 @@ def kept(call: Callable[[], Any], device: str) -> str:
     A process's memory may grow by itself for a while: who seems to keep some is called more often.
     """
     return _grown(call, device, _CALLS) and _grown(call, device, _MORE_CALLS)
-
-
-def wall_us(call: Callable[[], Any], device: str) -> float:
-    """One call and its synchronize, on the host's clock."""
-    start = time.perf_counter_ns()
-    call()
-    if device != "cpu":
-        torch.cuda.synchronize(device)
-    return (time.perf_counter_ns() - start) / 1e3
 
 
 def _grown(call: Callable[[], Any], device: str, calls: int) -> str:

@@ -5,6 +5,7 @@ What is right is not known in this process. A copy of each output goes to the ju
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from runner.build.inputs import grad_positions, make_inputs, output_dtypes, upst
 from runner.check import definition, fingerprint, guards, poison
 from runner.check.exchange import Outbox, Part, same_bits
 from runner.measure.samples import Trial
+from runner.measure.untimed import Untimed
 from runner.model import Case, Entry, Target
 
 _LARGE = 64 << 20  # bytes of output: what is beside a case is let go above
@@ -135,7 +137,9 @@ def prove(
             return Proof(facts | {"position": position})
         if one.case.where and sum(one.output_bytes) > _LARGE:
             one.close()
-    return Proof(facts, make_trial(next(iter(cases.values())), entry, fn))
+    trial = make_trial(next(iter(cases.values())), entry, fn)
+    trial.checked_us = min(facts["untimed_us"], default=0.0)
+    return Proof(facts, trial)
 
 
 def make_trial(one: OpenCase, entry: Entry, fn: Callable) -> Trial:
@@ -189,19 +193,25 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
     return facts | {"status": status, "stage": stage, "reason": reason, "deterministic": same}
 
 
-def _habits(one: OpenCase, entry: Entry, trial: Trial) -> tuple[float, str]:
-    """How long its calls take, and what is wrong with a variant whose outputs are right."""
-    walls: list[float] = []
+def _habits(one: OpenCase, entry: Entry, trial: Trial) -> tuple[list[float], str]:
+    """How long its calls take in microseconds, and what is wrong with a variant whose outputs are right."""
 
     def call() -> None:
         trial.prepare()
-        walls.append(guards.wall_us(trial.call, one.case.device))
+        trial.call()
+        synchronize()
 
+    synchronize = functools.partial(_synchronize, one.case.device)
     if name := guards.borrowed(entry.variant, _theirs(one.case), call):
-        return 0.0, f"declares a kernel of its own and calls the built-in's {name}"
-    walls.clear()  # a profiler's is longer
-    kept = guards.kept(call, one.case.device)
-    return min(walls), f"holds memory: {kept}" if kept else ""
+        return [], f"declares a kernel of its own and calls the built-in's {name}"
+    untimed = Untimed(trial, synchronize)
+    kept = guards.kept(untimed.call, one.case.device)
+    return untimed.settle(), f"holds memory: {kept}" if kept else ""
+
+
+def _synchronize(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize(device)
 
 
 def _theirs(case: Case) -> list[Target]:
@@ -212,8 +222,7 @@ def _theirs(case: Case) -> list[Target]:
 def _alive(device: str) -> bool:
     """Whether the CUDA context still works; a poisoned one goes with its worker."""
     try:
-        if device != "cpu":
-            torch.cuda.synchronize(device)
+        _synchronize(device)
     except RuntimeError:
         return False
     return True
@@ -247,8 +256,7 @@ def _call(trial: Trial, one: OpenCase) -> Any:
     output = trial.call()
     if not one.kind_fault(output):
         one.outbox.put(one.tensors(output))
-    if one.case.device != "cpu":
-        torch.cuda.synchronize(one.case.device)
+    _synchronize(one.case.device)
     return output
 
 

@@ -13,6 +13,7 @@ from runner.measure.statistics import in_words
 FACTOR = 1.3
 SLACK_US = 3.0
 UNTIMED_FACTOR, UNTIMED_SLACK_US = 5.0, 2000.0
+ENOUGH_UNTIMED = 6  # fewer calls that are not timed say nothing: a machine may have made each of them wait
 _LEAST = 3  # of each kind: fewer say nothing
 
 
@@ -44,13 +45,18 @@ def slow_when_untimed(
     calls is no measure: where a busy machine makes most calls wait, three untimed ones often all did, and
     of fifty timed ones some did not. The first call of all, which compiles, is not among them.
     """
-    if not untimed_us or not device_us:
+    if len(untimed_us) < ENOUGH_UNTIMED or not device_us:
         return ""
     timed, untimed = max(statistics.fmean(device_us), statistics.fmean(host_us)), min(untimed_us)
-    if untimed <= UNTIMED_FACTOR * timed + UNTIMED_SLACK_US:
+    if untimed <= plain_us(timed):
         return ""
     mean = f"{in_words(timed)} on average when it is"
     return f"slow when it is not timed: {in_words(untimed)} or more then, {mean}"
+
+
+def plain_us(usual_us: float) -> float:
+    """What a call may take where a usual one takes so long."""
+    return UNTIMED_FACTOR * usual_us + UNTIMED_SLACK_US
 
 
 def faster_when_repeated(fresh_us: Sequence[float], repeated_us: Sequence[float]) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from runner.measure.samples import COLD, Sample, Trial
-from runner.measure.seen import from_memory
+from runner.measure.seen import from_memory, plain_us
 from runner.measure.statistics import Summary, summarize
 from runner.measure.stopping import Exactly, Precision, Rounds, Rule
+from runner.measure.untimed import Untimed
 
 _random = random.SystemRandom()  # no variant can foresee whose turn it is
 _CONFIRMING = 6  # rounds of either kind before a variant is called faster on inputs that it has seen
@@ -139,16 +140,11 @@ def take_turns(
 
 
 def _warm_up(clock, trial: Trial, count: int) -> list[float]:
-    """Calls that are no trials: how long each took with its synchronize, in microseconds."""
-    walls = []
+    """Calls that are no trials: how long they took, in microseconds."""
+    untimed = Untimed(trial, clock.synchronize)
     for _ in range(count):
-        trial.prepare()
-        clock.synchronize()
-        before = time.perf_counter_ns()
-        trial.call()
-        clock.synchronize()
-        walls.append((time.perf_counter_ns() - before) / 1e3)
-    return walls
+        untimed.call()
+    return untimed.settle(plain_us(trial.checked_us)) if count else []
 
 
 class _Turns:

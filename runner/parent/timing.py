@@ -70,8 +70,7 @@ class Timing:
         if not late and not self._case.judging.rounds.get(index):
             late = "none of its timed outputs was judged"
         late = late or from_memory(*(event[name] for name in _TIMES))
-        checked = self._case.proven[index].get("untimed_us")
-        for untimed in ([checked] if checked else [], event["warmup_us"]):
+        for untimed in (self._case.proven[index].get("untimed_us", ()), event["warmup_us"]):
             late = late or slow_when_untimed(untimed, event["device_us"], event["host_us"])
         self.timed[index] = event | {"late": late}
 
