@@ -422,3 +422,18 @@ def test_a_killed_parent_leaves_no_compiler(tmp_path, monkeypatch):
     run.kill()
     run.communicate()
     assert gone(session)
+
+
+def test_a_stopped_process_is_had_go_on():
+    import signal
+    import subprocess
+
+    from runner.process import lifetimes
+
+    with subprocess.Popen(["sleep", "60"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        lifetimes.go_on(process.pid)
+        found = os.waitpid(process.pid, os.WCONTINUED)[1]
+        process.kill()
+    assert os.WIFCONTINUED(found)
