@@ -84,7 +84,7 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         kept = json.loads((folder / NAME).read_text("utf-8"))
         version = (kept["format"], kept["schema_version"])
-        whole = version != (FORMAT, SCHEMA_VERSION) or all(isinstance(kept.get(k), t) for k, t in _KINDS.items())
+        whole = version != (FORMAT, SCHEMA_VERSION) or _is_whole(kept)
     except (OSError, ValueError, KeyError, TypeError):
         raise Refusal(_no_record(folder)) from None
     if version != (FORMAT, SCHEMA_VERSION):
@@ -94,6 +94,10 @@ def read(folder: Path) -> dict[str, Any]:
     if kept["name"] != folder.name:  # rows are known by it
         raise Refusal(f"resume={folder}: the folder was {kept['name']} and is named otherwise; rename it")
     return kept
+
+
+def _is_whole(kept: dict[str, Any]) -> bool:
+    return all(isinstance(kept.get(name), kind) for name, kind in _KINDS.items())
 
 
 def _no_record(folder: Path) -> str:
