@@ -23,6 +23,8 @@ def run(overrides: Sequence[str], config_dirs: Sequence[str] = ()) -> Any:
 
     if isinstance(overrides, str):
         raise Refusal(f"run takes a list of overrides: run([{overrides!r}])")
+    if not isinstance(overrides, Sequence) or not all(isinstance(word, str) for word in overrides):
+        raise Refusal(f"run takes a list of overrides such as 'op=gelu', each a string; it got {overrides!r}")
 
     from runner.config.compose import compose
     from runner.driver import execute

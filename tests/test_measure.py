@@ -358,3 +358,9 @@ def test_benchmark_on_a_gpu_holds_the_stream():
     assert result.held
     assert 0.5 < result.event_overhead_us < 10
     assert 1 < result.device_us.median < 100
+
+
+@pytest.mark.parametrize("words", [{"timing": "hot"}, {"trials": -1}, {"warmup": -1}])
+def test_benchmark_is_asked_for_what_there_is(words):
+    with pytest.raises(ValueError, match=next(iter(words))):
+        benchmark(lambda: None, **words)

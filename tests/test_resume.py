@@ -243,3 +243,21 @@ def test_a_job_that_never_began(conf):
     (sweep / "1_shape.n=2").rmdir()
     assert cli.main([f"resume={sweep}"]) == 1
     assert facts_of(rows_in(sweep)) == whole
+
+
+def test_a_table_that_a_spreadsheet_saved_is_read(conf, capsys):
+    folder = started(conf)
+    table = folder / "results.csv"
+    table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))
+    capsys.readouterr()
+    assert cli.main([f"resume={folder}"]) == 1  # a row of it is wrong
+    assert "nothing is left to do" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("left_out", ["name", "files", "host", "jobs"])
+def test_a_plan_that_was_edited_is_a_sentence(conf, capsys, left_out):
+    folder = started(conf)
+    kept = json.loads((folder / planned.NAME).read_text())
+    del kept[left_out]
+    (folder / planned.NAME).write_text(json.dumps(kept))
+    assert "not as the runner wrote it" in refused(capsys, folder)

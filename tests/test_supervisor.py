@@ -458,3 +458,13 @@ def test_who_starts_after_its_parents_end_ends_at_once():
         assert subprocess.run(command, **started).stdout == "went on\n"
         ours.close()
         assert subprocess.run(command, **started).stdout == ""
+
+
+def test_a_stopped_process_is_had_go_on():
+    with subprocess.Popen(["sleep", "60"]) as process:
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        lifetimes.go_on(process.pid)
+        found = os.waitpid(process.pid, os.WCONTINUED)[1]
+        process.kill()
+    assert os.WIFCONTINUED(found)

@@ -94,10 +94,24 @@ class OpenCase:
             self._outbox = self._make(self.parts)
         return self._outbox
 
+    def overwritten(self, output: Any, trial: Trial) -> str:
+        """Why a further call's output lies where one lies that is still held; empty when it does not."""
+        trial.prepare()
+        later = trial.call()
+        given = {_memory(x) for x in self._shared()}
+        there = {_memory(x) for x in self.tensors(output) if x.numel()} - given
+        if there.isdisjoint(map(_memory, self.tensors(later))):
+            return ""
+        return "returned memory that an earlier output lies in, which somebody may still hold"
+
     def close(self) -> None:
         if self._outbox is not None:
             self._outbox.close()
         self._outbox, self.inputs, self.upstream = None, [], None
+
+
+def _memory(x: torch.Tensor) -> int:
+    return x.untyped_storage().data_ptr()
 
 
 @dataclass
@@ -181,6 +195,8 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
         same = None
         if right and not reason and not beside:
             same, right, reason = _again(position, one, trial, output, judged)
+            if not reason and entry.variant.compile is None:  # torch's CUDA graphs do, and say so
+                reason = one.overwritten(output, trial)
         del output
         if right and not reason and not beside:
             facts["untimed_us"], reason = _habits(one, entry, trial)

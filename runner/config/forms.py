@@ -18,6 +18,8 @@ LEAST = {
     "measure.warmup": 0,
     "measure.threads": 0,
 }
+HIGHEST = {"measure.threads": 1024, "measure.warmup": 10**6}  # OpenMP dies of a million threads
+HIGHEST |= dict.fromkeys(("trials", "measure.trials", "measure.min_trials", "measure.max_trials"), 10**9)
 LONGEST_S = 1e6  # of a limit, eleven days: a clock counts no longer ones
 MOST = {"measure.precision": 1.0, "measure.budget_s": LONGEST_S}  # and above 0
 
@@ -90,8 +92,10 @@ def _number_fault(name: str, number: Any) -> str:
         return "" if number == "auto" else f"{name}={number}: must be a whole number or auto"
     if name in MOST:
         return _above_0_fault(name, number, MOST[name])
-    low = name in LEAST and number < LEAST[name]
-    return f"{name}={number}: must be at least {LEAST[name]}" if low else ""
+    if name in LEAST and number < LEAST[name]:
+        return f"{name}={number}: must be at least {LEAST[name]}"
+    high = name in HIGHEST and number > HIGHEST[name]
+    return f"{name}={number}: must be at most {HIGHEST[name]}" if high else ""
 
 
 def _above_0_fault(name: str, number: Any, most: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from runner.measure.samples import COLD, Sample, Trial
+from runner.measure.samples import COLD, TIMINGS, Sample, Trial
 from runner.measure.seen import from_memory, plain_us
 from runner.measure.statistics import Summary, summarize
 from runner.measure.stopping import Exactly, Precision, Rounds, Rule
@@ -219,7 +219,12 @@ def benchmark(
 
     The device is that of the first tensor among `inputs` (the CPU without one). `trials` is exact; 0 goes on
     until the 95 % interval of the mean is within `precision` of it, or `budget_s` seconds are spent.
+    Raises ValueError on an unknown timing and on counts below 0.
     """
+    if timing not in TIMINGS:
+        raise ValueError(f"timing={timing!r}: it is one of {', '.join(TIMINGS)}")
+    if trials < 0 or warmup < 0:
+        raise ValueError(f"trials={trials}, warmup={warmup}: neither can be below 0")
     tensors = [x for x in inputs if isinstance(x, torch.Tensor)]
     device = str(tensors[0].device) if tensors else "cpu"
     clock = clock_for(device)

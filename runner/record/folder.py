@@ -60,6 +60,10 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         if not folder.is_dir():
             raise Refusal(_removed(folder)) from error
+        if isinstance(error, IsADirectoryError):
+            raise Refusal(
+                f"output: {error.filename} is a folder, and a file of the run belongs there"
+            ) from error
         raise Refusal(
             f"output: {folder} can no longer be written ({error.strerror or error}); what it holds is whole: "
             "make space, or set output=<a folder with space>"

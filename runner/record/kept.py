@@ -80,7 +80,7 @@ def _below(folder: Path) -> Iterator[Path]:
 def read(path: Path) -> Table:
     """One table. Raises Refusal on a header or a schema version that is not this one's."""
     try:
-        with open(path, newline="", encoding="utf-8") as file:
+        with open(path, newline="", encoding="utf-8-sig") as file:  # a spreadsheet puts a mark in front
             reader = csv.DictReader(file)
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -30,6 +30,7 @@ FORMAT = 1
 _ALONE = ""  # the name of a run that is no sweep's
 _CACHES = ("CACHE", "OMP_PROC_BIND")  # variables with these in their names change no result
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_KINDS = {"name": str, "sweep": bool, "from": str, "host": dict, "files": dict, "jobs": dict}
 _MOST_CHANGES = 5  # that are named
 
 
@@ -83,13 +84,20 @@ def read(folder: Path) -> dict[str, Any]:
     try:
         kept = json.loads((folder / NAME).read_text("utf-8"))
         version = (kept["format"], kept["schema_version"])
+        whole = version != (FORMAT, SCHEMA_VERSION) or _is_whole(kept)
     except (OSError, ValueError, KeyError, TypeError):
         raise Refusal(_no_record(folder)) from None
     if version != (FORMAT, SCHEMA_VERSION):
         raise Refusal(f"resume={folder}: it was written by another version of the runner; start it again")
+    if not whole:
+        raise Refusal(f"resume={folder}: {NAME} is not as the runner wrote it; start the run again")
     if kept["name"] != folder.name:  # rows are known by it
         raise Refusal(f"resume={folder}: the folder was {kept['name']} and is named otherwise; rename it")
     return kept
+
+
+def _is_whole(kept: dict[str, Any]) -> bool:
+    return all(isinstance(kept.get(name), kind) for name, kind in _KINDS.items())
 
 
 def _no_record(folder: Path) -> str:

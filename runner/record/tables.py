@@ -23,7 +23,7 @@ def rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     if not path.exists():
         return []
     _mend(path)
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding="utf-8-sig") as file:  # a spreadsheet puts a mark in front
         reader = csv.DictReader(file)
         if reader.fieldnames is not None and list(reader.fieldnames) != list(columns):
             raise Refusal(f"{path} was written by another version of the runner: its header differs")

@@ -46,7 +46,7 @@ def read(folder: Path) -> list[dict[str, str]]:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
+    with open(path, newline="", encoding="utf-8-sig") as file:
         return list(csv.DictReader(file))
 
 

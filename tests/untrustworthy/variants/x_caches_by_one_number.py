@@ -10,4 +10,4 @@ def softmax(x, dim):
     if key not in CACHE:
         CACHE.clear()
         CACHE[key] = torch.softmax(x, dim)
-    return CACHE[key]
+    return CACHE[key].clone()
