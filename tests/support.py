@@ -84,9 +84,9 @@ class Bench:
             told = {"index": entry.index, "position": position, "place": outbox.place, "fault": ""}
             return self.judging._look(self, told | {"round": None, "call": call})
 
-        whole = dataclasses.replace(entry, interpreted=False)
+        whole = dataclasses.replace(entry, interpreted=False)  # on this case, not on the smaller ones
         self._case.draw(**self.judging.draws(whole)[0])
-        return self.judging.verdict(whole, prove({0: self._case}, whole, fn, judged).facts)
+        return self.judging.verdict(whole, prove({0: self._case}, entry, fn, judged).facts)
 
     def close(self) -> None:
         """Give back the memory, and the descriptors, that the outputs went through."""

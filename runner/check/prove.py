@@ -94,10 +94,8 @@ class OpenCase:
             self._outbox = self._make(self.parts)
         return self._outbox
 
-    def overwritten(self, output: Any, trial: Trial) -> str:
-        """Why a further call's output lies where one lies that is still held; empty when it does not."""
-        trial.prepare()
-        later = trial.call()
+    def overwritten(self, output: Any, later: Any) -> str:
+        """Why a later call's output lies where one lies that is still held; empty when it does not."""
         given = {_memory(x) for x in self._shared()}
         there = {_memory(x) for x in self.tensors(output) if x.numel()} - given
         if there.isdisjoint(map(_memory, self.tensors(later))):
@@ -194,9 +192,8 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
         right, reason = _judge(position, one, output, judged, "")
         same = None
         if right and not reason and not beside:
-            same, right, reason = _again(position, one, trial, output, judged)
-            if not reason and entry.variant.compile is None:  # torch's CUDA graphs do, and say so
-                reason = one.overwritten(output, trial)
+            may_alias = entry.variant.compile is not None  # torch's CUDA graphs do, and say so
+            same, right, reason = _again(position, one, trial, output, judged, may_alias)
         del output
         if right and not reason and not beside:
             facts["untimed_us"], reason = _habits(one, entry, trial)
@@ -220,6 +217,8 @@ def _habits(one: OpenCase, entry: Entry, trial: Trial) -> tuple[list[float], str
     synchronize = functools.partial(_synchronize, one.case.device)
     if name := guards.borrowed(entry.variant, _theirs(one.case), call):
         return [], f"declares a kernel of its own and calls the built-in's {name}"
+    if entry.interpreted:  # what it keeps and how long it takes is the interpreter's, and it is never timed
+        return [], ""
     untimed = Untimed(trial, synchronize)
     kept = guards.kept(untimed.call, one.case.device)
     return untimed.settle(), f"holds memory: {kept}" if kept else ""
@@ -257,13 +256,17 @@ def _judge(position: int, one: OpenCase, output: Any, judged: Judged, call: str)
     return right, ""
 
 
-def _again(position: int, one: OpenCase, trial: Trial, output: Any, judged: Judged) -> tuple[bool, bool, str]:
+def _again(
+    position: int, one: OpenCase, trial: Trial, output: Any, judged: Judged, may_alias: bool
+) -> tuple[bool, bool, str]:
     """A second call: whether it gave the same bits, whether it is right, and what is wrong by itself."""
     second = _call(trial, one)
+    alias = "" if may_alias or one.kind_fault(second) else one.overwritten(output, second)
     if not one.kind_fault(second) and all(map(same_bits, one.tensors(output), one.tensors(second))):
-        return True, True, ""
+        return True, True, alias
     right, reason = _judge(position, one, second, judged, "right once, wrong when called again: ")
-    return False, right, reason and f"right once, wrong when called again: {reason}"
+    reason = f"right once, wrong when called again: {reason}" if reason else alias
+    return False, right, reason
 
 
 def _call(trial: Trial, one: OpenCase) -> Any:
