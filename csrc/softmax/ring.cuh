@@ -13,10 +13,13 @@ namespace kernels::softmax {
 
 constexpr int kPolls = kMaxTeam / kWarp;  // a warp polls all blocks of a team at once
 static_assert(kMaxTeam % kWarp == 0, "Every lane of the polling warp looks at kPolls blocks.");
-constexpr int kRoleWarps = 3;  // beside the workers: producer, publisher, poller
+constexpr int kRoleWarps = 3;        // beside the workers: producer, publisher, poller
+constexpr int kStageBoundary = 128;  // bytes, of the stages in shared memory
 
+// In shared memory, one entry a stage. As large as the compiler makes it before the stages, whose boundary it
+// shares.
 template <int kWarps>
-struct Control {                // in shared memory, one entry a stage
+struct alignas(kStageBoundary) Control {
   Barrier full[kMaxStages];     // the slice is there
   Barrier reduced[kMaxStages];  // partials are there
   Barrier ready[kMaxStages];    // whole is there
@@ -193,7 +196,7 @@ __global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
     ring_kernel(typename Slices::All all, Ring ring, Partial* published) {
 #if __CUDA_ARCH__ >= 900
   constexpr int kWarps = kThreads / kWarp;
-  extern __shared__ __align__(128) unsigned char memory[];
+  extern __shared__ __align__(kStageBoundary) unsigned char memory[];
   __shared__ Control<kWarps> control;
   const Slices slices(all, ring, memory);
   if (threadIdx.x == 0) {
