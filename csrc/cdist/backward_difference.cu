@@ -31,7 +31,7 @@ struct Slope {
     if constexpr (kNorm == Norm::kTwo) {
       return fmaf(weight, difference, sum);
     } else if constexpr (kNorm == Norm::kOne) {
-      return difference == 0 ? sum : sum + weight * copysignf(1.0f, difference);
+      return size > 0 ? sum + weight * copysignf(1.0f, difference) : sum;  // NaN adds nothing
     } else if constexpr (kNorm == Norm::kInfinity) {
       return size == second && size != 0 ? sum + weight * copysignf(1.0f, difference) : sum;
     } else if constexpr (kNorm == Norm::kThree) {
