@@ -17,7 +17,11 @@ struct Slope {
   static constexpr bool kTwoValues = kNorm != Norm::kOne && kNorm != Norm::kTwo;
 
   __device__ __forceinline__ static float weight(float grad, float distance) {
-    return kNorm == Norm::kTwo ? weight_of(grad, distance) : grad;
+    if constexpr (kNorm == Norm::kTwo) return weight_of(grad, distance);
+    if constexpr (kNorm == Norm::kThree || kNorm == Norm::kThreeHalves) {
+      return distance == 0 ? 0.0f : grad;  // not 0 times what may be infinite
+    }
+    return grad;
   }
 
   __device__ __forceinline__ static float second(float distance) {
