@@ -17,7 +17,11 @@ struct Slope {
   static constexpr bool kTwoValues = kNorm != Norm::kOne && kNorm != Norm::kTwo;
 
   __device__ __forceinline__ static float weight(float grad, float distance) {
-    return kNorm == Norm::kTwo ? weight_of(grad, distance) : grad;
+    if constexpr (kNorm == Norm::kTwo) return weight_of(grad, distance);
+    if constexpr (kNorm == Norm::kThree || kNorm == Norm::kThreeHalves) {
+      return distance == 0 ? 0.0f : grad;  // not 0 times what may be infinite
+    }
+    return grad;
   }
 
   __device__ __forceinline__ static float second(float distance) {
@@ -31,7 +35,7 @@ struct Slope {
     if constexpr (kNorm == Norm::kTwo) {
       return fmaf(weight, difference, sum);
     } else if constexpr (kNorm == Norm::kOne) {
-      return difference == 0 ? sum : sum + weight * copysignf(1.0f, difference);
+      return size > 0 ? sum + weight * copysignf(1.0f, difference) : sum;  // NaN adds nothing
     } else if constexpr (kNorm == Norm::kInfinity) {
       return size == second && size != 0 ? sum + weight * copysignf(1.0f, difference) : sum;
     } else if constexpr (kNorm == Norm::kThree) {

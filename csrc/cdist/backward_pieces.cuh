@@ -38,10 +38,10 @@ __global__ void centre_kernel(const __grid_constant__ BackwardWork work, float* 
       const int64_t count = s < kSample ? work.own_count : work.other_count;
       const float* x = (s < kSample ? work.own : work.other) + b * count * work.d;
       const float value = x[s % kSample * count / kSample * work.d + k];
-      sum += isfinite(value) ? value : 0.0f;
+      sum += isfinite(value) ? value / (2 * kSample) : 0.0f;  // divided first: a sum could overflow
     }
   }
-  centre[blockIdx.x * int64_t{kCoordinates} + threadIdx.x] = sum / (2 * kSample);
+  centre[blockIdx.x * int64_t{kCoordinates} + threadIdx.x] = sum;
 }
 
 // pieces [batch, chunks, steps, kParts]; a thread for every four numbers of either piece.

@@ -9,12 +9,17 @@ namespace {
 
 bool broadcasts(int64_t size, int64_t to) { return size == to || size == 1; }
 
+bool up_to_float(Dtype dtype) {
+  return dtype == Dtype::kFloat32 || dtype == Dtype::kBfloat16 || dtype == Dtype::kFloat16;
+}
+
 // [outer, inner, n, d] and [outer, inner, m, d], contiguous; a batch dim of 1 stands for any size.
 Batches batches_of(const Tensor& x1, const Tensor& x2, const std::string& name) {
   check(x1.dim() == 4 && x2.dim() == 4 && x1.size(3) == x2.size(3),
         name + " takes [outer, inner, n, d] and [outer, inner, m, d].");
   check(x1.is_contiguous() && x2.is_contiguous(), name + " takes contiguous tensors.");
   check(dtype_of(x1) == dtype_of(x2), name + " takes two tensors of one dtype.");
+  check(up_to_float(dtype_of(x1)), name + " takes float32, bfloat16 and float16.");
   check(x2.is_cuda() && x2.get_device_index() == x1.get_device_index(),
         "x1 and x2 are on different devices.");
   Batches of;
@@ -72,8 +77,8 @@ Tensor backward(const Tensor& grad, const Tensor& own, const Tensor& other, cons
     check(tensor->dim() == 3 && tensor->is_contiguous() && tensor->is_cuda() &&
               tensor->get_device_index() == own.get_device_index() && tensor->size(0) == own.size(0),
           "cdist_backward takes contiguous tensors of three dims, of one batch and one device.");
-    check(tensor == &grad || dtype_of(*tensor) == Dtype::kFloat32,
-          "cdist_backward takes points and distances in float32.");
+    check(tensor == &grad ? up_to_float(dtype_of(grad)) : dtype_of(*tensor) == Dtype::kFloat32,
+          "cdist_backward takes points and distances in float32, and a gradient up to it.");
   }
   check(own.size(2) == other.size(2) && same_sizes(grad, distance) && grad.size(1) == rows.size(1) &&
             grad.size(2) == columns.size(1),
