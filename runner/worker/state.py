@@ -38,7 +38,7 @@ class State:
 
     def __init__(self, objects: Sequence[Any] = ()) -> None:
         self._settings, self._variables = _settings(), surroundings.variables()
-        self._functions = Functions()
+        self._functions, self._handlers = Functions(), surroundings.handlers()
         self._objects = [(one, _fixed(one)) for one in objects]
         self._threads = set(sys._current_frames())
         self._children = lifetimes.children()
@@ -53,6 +53,7 @@ class State:
         moved = {name: old for name, old in self._settings.items() if now[name] != old}
         found = [f"{name} ({said(old)} before, {said(now[name])} now)" for name, old in moved.items()]
         found += [f"the environment variable {name}" for name in self._varied()]
+        found += [f"what signal {number} calls" for number in self._caught()]
         found += self._functions.changes()
         found += [
             f"the runner's {type(one).__name__}" for one, fixed in self._objects if _fixed(one) != fixed
@@ -74,6 +75,12 @@ class State:
         now = surroundings.variables()
         names = [name for name, text in self._variables.items() if now.get(name) != text]
         return names + [name for name in now.keys() - self._variables.keys() if surroundings.heeded(name)]
+
+    def _caught(self) -> list[int]:
+        """Signals that call something else, which is none of torch's or Triton's."""
+        now = surroundings.handlers()
+        moved = [(number, now[number]) for number, old in self._handlers.items() if now[number] != old]
+        return [number for number, handler in moved if not surroundings.of_a_package(handler)]
 
     def _left(self) -> list[str]:
         """Children that nobody but a variant started."""
