@@ -89,10 +89,15 @@ def _in_torch():
     return ctypes.cast(function, ctypes.c_void_p)
 
 
+def _ask_for_tf32():
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+
+
 CHANGES = {
     "a signal that C catches": (lambda: _set_handler(40, _CAUGHT), "what signal 40 calls"),
     "one that it ignores": (lambda: _set_handler(40, 1), "what signal 40 calls"),
     "one that is blocked": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [40]), "signals that it blocks"),
+    "a part of the precision": (_ask_for_tf32, "float32 matmul precision (highest before, mixed now)"),
     "a function of the runner": (
         lambda: setattr(seen, "from_memory", len),
         "runner.measure.seen.from_memory (replaced)",

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ _HELPERS = (
     "multiprocessing.resource_tracker",
 )  # torch's own, and they stay
 _TINY, _HALF_ULP = sys.float_info.min, 2.0**-54
-_INSTALLED = (sys.prefix, sys.base_prefix, "<")
+_INSTALLED = (sys.prefix, sys.base_prefix, *surroundings.PACKAGES, "<")
 _PERSISTING_L2 = 6  # cuda.h: CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
@@ -147,8 +147,8 @@ def _settings() -> dict[str, Any]:
         "grad mode": torch.is_grad_enabled(),
         "the number of threads": torch.get_num_threads(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "float32 matmul precision": torch.get_float32_matmul_precision(),
-        "TF32 in cuDNN": torch.backends.cudnn.allow_tf32,
+        "float32 matmul precision": _readable(torch.get_float32_matmul_precision),
+        "TF32 in cuDNN": _readable(lambda: torch.backends.cudnn.allow_tf32),
         "reduced precision in float16 products": _matmul("fp16"),
         "reduced precision in bfloat16 products": _matmul("bf16"),
         "cuDNN's benchmarks": torch.backends.cudnn.benchmark,
@@ -170,6 +170,14 @@ def _settings() -> dict[str, Any]:
         **surroundings.settings(),
         **_cuda(),
     }
+
+
+def _readable(setting: Callable[[], Any]) -> Any:
+    """torch refuses to read a setting by its old name when a new one differs for a part of it."""
+    try:
+        return setting()
+    except RuntimeError:
+        return "mixed"
 
 
 def _matmul(kind: str) -> Any:
