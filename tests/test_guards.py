@@ -137,6 +137,8 @@ assert words in before.changes(), before.changes()
 
 
 def test_copying_and_pickling_tensors_is_no_change():
+    if "__slotnames__" in vars(torch.Tensor):  # a test before this one copied some
+        del torch.Tensor.__slotnames__
     world = state.State()
     copy.copy(torch.zeros(1))
     pickle.dumps(torch.zeros(1))
