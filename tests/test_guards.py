@@ -1,7 +1,10 @@
 """What a variant does beside its output is found, and who does nothing is left alone."""
 
+import copy
 import ctypes
 import gc
+import pickle
+import signal
 import threading
 import time
 import weakref
@@ -13,7 +16,7 @@ import torch
 from runner.check import guards
 from runner.config.compose import compose
 from runner.measure import seen
-from runner.worker import session, state
+from runner.worker import session, state, surroundings
 
 
 def test_a_write_next_to_an_output_breaks_the_fence():
@@ -71,7 +74,30 @@ def _change_code():
     seen.faster_when_repeated.__code__ = (lambda fresh_us, repeated_us: "").__code__
 
 
+_CAUGHT = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: None)
+
+
+def _set_handler(number, handler):
+    libc = ctypes.CDLL(None)
+    libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    libc.signal(number, handler)
+
+
+def _in_torch():
+    """The address of a function of torch's library; nobody calls it."""
+    function = ctypes.CDLL(torch._C.__file__).PyInit__C
+    return ctypes.cast(function, ctypes.c_void_p)
+
+
+def _ask_for_tf32():
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+
+
 CHANGES = {
+    "a signal that C catches": (lambda: _set_handler(40, _CAUGHT), "what signal 40 calls"),
+    "one that it ignores": (lambda: _set_handler(40, 1), "what signal 40 calls"),
+    "one that is blocked": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [40]), "signals that it blocks"),
+    "a part of the precision": (_ask_for_tf32, "float32 matmul precision (highest before, mixed now)"),
     "a function of the runner": (
         lambda: setattr(seen, "from_memory", len),
         "runner.measure.seen.from_memory (replaced)",
@@ -108,6 +134,32 @@ change()
 assert words in before.changes(), before.changes()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_copying_and_pickling_tensors_is_no_change():
+    if "__slotnames__" in vars(torch.Tensor):  # a test before this one copied some
+        del torch.Tensor.__slotnames__
+    world = state.State()
+    copy.copy(torch.zeros(1))
+    pickle.dumps(torch.zeros(1))
+    assert "__slotnames__" in vars(torch.Tensor)
+    assert world.changes() == ""
+
+
+def test_a_handler_of_a_library_that_comes_with_torch_is_no_change():
+    """As LLVM's are when Triton first compiles, and the profiler's."""
+    world = state.State()
+    number = int(signal.SIGUSR2)
+    try:
+        _set_handler(number, _in_torch())
+        assert world.changes() == ""
+    finally:
+        _set_handler(number, 0)
+
+
+def test_a_kernel_that_says_little_of_a_process_is_lived_with(monkeypatch):
+    monkeypatch.setattr(surroundings.Path, "read_text", lambda path: "Name:\tpython\nSeccomp:\t0\n")
+    assert surroundings._status() == {"the process's Seccomp": "0"}
 
 
 def test_a_thread_that_goes_on_is_seen_and_one_of_an_installed_package_is_not():

@@ -96,7 +96,7 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "x_lowers_a_limit": ("wrong", "changed global state: its limit RLIMIT_NOFILE"),
     "x_changes_the_umask": ("wrong", "changed global state: the process's Umask"),
     "x_changes_its_scheduling": ("wrong", "changed global state: how it is scheduled"),
-    "x_catches_a_signal_in_c": ("wrong", "changed global state: the process's SigCgt"),
+    "x_catches_a_signal_in_c": ("wrong", "changed global state: what signal 40 calls"),
     "x_searches_for_anomalies": ("wrong", "changed global state: autograd's search for anomalies"),
     "x_hooks_saved_tensors": ("wrong", "changed global state: autograd's hooks"),
     "x_hooks_audits": ("wrong", "changed global state: the audit hooks"),

@@ -29,6 +29,7 @@ _TORCHS = (torch, torch.nn.functional, torch.Tensor, torch.cuda, torch.cuda.Even
 _TORCHS += (torch.autograd.Function, torch.profiler, torch.profiler.profile)
 _LAUNCHERS = (("triton.runtime.jit", "JITFunction"), ("triton.runtime.interpreter", "InterpretedFunction"))
 _CLOSED = (torch.Tensor, torch.cuda.Event)  # nothing is added to these: it would come before the built-in one
+_PICKLES = "__slotnames__"  # copying and pickling leave it in a class
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _CALLABLE = (types.FunctionType, types.BuiltinFunctionType, types.MethodDescriptorType, type)
 _CALLABLE += (classmethod, staticmethod)
@@ -77,7 +78,7 @@ class Functions:
 
     def _added(self) -> Iterator[str]:
         for module, names in self._names:
-            for name in sorted(set(vars(module)) - names):
+            for name in sorted(set(vars(module)) - names - {_PICKLES}):
                 yield f"{module.__name__}.{name} (replaced: it now comes before the built-in one)"
 
     def _other_constants(self) -> Iterator[str]:

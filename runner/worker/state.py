@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ _HELPERS = (
     "multiprocessing.resource_tracker",
 )  # torch's own, and they stay
 _TINY, _HALF_ULP = sys.float_info.min, 2.0**-54
-_INSTALLED = (sys.prefix, sys.base_prefix, "<")
+_INSTALLED = (sys.prefix, sys.base_prefix, *surroundings.PACKAGES, "<")
 _PERSISTING_L2 = 6  # cuda.h: CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
@@ -38,7 +38,7 @@ class State:
 
     def __init__(self, objects: Sequence[Any] = ()) -> None:
         self._settings, self._variables = _settings(), surroundings.variables()
-        self._functions = Functions()
+        self._functions, self._handlers = Functions(), surroundings.handlers()
         self._objects = [(one, _fixed(one)) for one in objects]
         self._threads = set(sys._current_frames())
         self._children = lifetimes.children()
@@ -53,6 +53,7 @@ class State:
         moved = {name: old for name, old in self._settings.items() if now[name] != old}
         found = [f"{name} ({said(old)} before, {said(now[name])} now)" for name, old in moved.items()]
         found += [f"the environment variable {name}" for name in self._varied()]
+        found += [f"what signal {number} calls" for number in self._caught()]
         found += self._functions.changes()
         found += [
             f"the runner's {type(one).__name__}" for one, fixed in self._objects if _fixed(one) != fixed
@@ -74,6 +75,12 @@ class State:
         now = surroundings.variables()
         names = [name for name, text in self._variables.items() if now.get(name) != text]
         return names + [name for name in now.keys() - self._variables.keys() if surroundings.heeded(name)]
+
+    def _caught(self) -> list[int]:
+        """Signals that call something else, which is none of torch's or Triton's."""
+        now = surroundings.handlers()
+        moved = [(number, now[number]) for number, old in self._handlers.items() if now[number] != old]
+        return [number for number, handler in moved if not surroundings.of_a_package(handler)]
 
     def _left(self) -> list[str]:
         """Children that nobody but a variant started."""
@@ -140,8 +147,8 @@ def _settings() -> dict[str, Any]:
         "grad mode": torch.is_grad_enabled(),
         "the number of threads": torch.get_num_threads(),
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
-        "float32 matmul precision": torch.get_float32_matmul_precision(),
-        "TF32 in cuDNN": torch.backends.cudnn.allow_tf32,
+        "float32 matmul precision": _readable(torch.get_float32_matmul_precision),
+        "TF32 in cuDNN": _readable(lambda: torch.backends.cudnn.allow_tf32),
         "reduced precision in float16 products": _matmul("fp16"),
         "reduced precision in bfloat16 products": _matmul("bf16"),
         "cuDNN's benchmarks": torch.backends.cudnn.benchmark,
@@ -163,6 +170,14 @@ def _settings() -> dict[str, Any]:
         **surroundings.settings(),
         **_cuda(),
     }
+
+
+def _readable(setting: Callable[[], Any]) -> Any:
+    """torch refuses to read a setting by its old name when a new one differs for a part of it."""
+    try:
+        return setting()
+    except RuntimeError:
+        return "mixed"
 
 
 def _matmul(kind: str) -> Any:

@@ -6,6 +6,8 @@ A variant that changes the former is unfair to others; the latter is code of its
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import importlib.util
 import os
 import resource
 import signal
@@ -15,10 +17,9 @@ from typing import Any
 
 import torch
 
-# Of /proc/self/status: masks of signals (also of handlers from C), and what else is one process's own.
-_STATUS = ("Umask", "SigBlk", "SigIgn", "SigCgt", "THP_enabled", "Seccomp", "Mems_allowed_list")
-# A profiler's library may take the first; glibc takes the others when a thread is first started.
-_NOT_THEIRS = sum(1 << number - 1 for number in (signal.SIGUSR2, 32, 33))
+# Of /proc/self/status what is one process's own. Not every kernel says all of it.
+_STATUS = ("Umask", "THP_enabled", "Seccomp", "Mems_allowed_list")
+_SIGNALS = sorted(map(int, signal.valid_signals()))  # without glibc's own
 _LIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 # What libraries put into the environment for themselves; and what of it others heed when it is added.
 _THEIRS = (
@@ -48,8 +49,33 @@ _HEEDED = (
     "PYTHON",
 )
 _FLAGS = "FLAGS"
+# Where torch and Triton are installed, and with them the libraries that they need.
+_SPECS = tuple(filter(None, map(importlib.util.find_spec, ("torch", "triton"))))
+PACKAGES = tuple(str(Path(spec.origin).resolve().parents[1]) + os.sep for spec in _SPECS if spec.origin)
 _TOOLS = 6  # numbers that sys.monitoring has for them
 _asked: list[int] = []  # how often somebody wanted an audit hook
+
+
+class _Action(ctypes.Structure):
+    """The head of C's `struct sigaction`, and more room than the rest of it takes."""
+
+    _fields_ = [("handler", ctypes.c_void_p), ("rest", ctypes.c_char * 504)]
+
+
+class _Symbol(ctypes.Structure):
+    """dlfcn.h: `Dl_info`."""
+
+    _fields_ = [
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
+
+
+_sigaction, _dladdr = ctypes.CDLL(None).sigaction, ctypes.CDLL(None).dladdr
+_sigaction.argtypes = (ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_dladdr.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 
 
 def refuse_audit_hooks() -> None:
@@ -68,6 +94,7 @@ def settings() -> dict[str, Any]:
     modes = torch._C._autograd
     return {
         **_status(),
+        "the signals that it blocks": sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
         **{f"its limit {name}": resource.getrlimit(number) for name, number in _LIMITS.items()},
         "how it is scheduled": _scheduling(),
         "descriptors 0 to 2": tuple(map(_file, range(3))),
@@ -90,14 +117,31 @@ def heeded(name: str) -> bool:
     return name.startswith(_HEEDED) or name.endswith(_FLAGS)
 
 
+def handlers() -> dict[int, int]:
+    """The address of what each signal calls, also where C set it; 0 is the default, 1 nothing."""
+    found, action = {}, _Action()
+    for number in _SIGNALS:
+        if _sigaction(number, None, ctypes.byref(action)) == 0:
+            found[number] = action.handler or 0
+    return found
+
+
+def of_a_package(handler: int) -> bool:
+    """Whether it lies in a library that comes with torch or Triton.
+
+    LLVM catches a dozen signals when Triton first compiles, the profiler one when it first records.
+    """
+    symbol = _Symbol()
+    known = _dladdr(handler, ctypes.byref(symbol)) and symbol.file
+    return bool(known) and os.path.realpath(os.fsdecode(symbol.file)).startswith(PACKAGES)
+
+
 def _status() -> dict[str, str]:
     """What the kernel says of this process; nothing where there is no /proc."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/status").read_text().splitlines()
         found = dict(line.split(":", 1) for line in lines)
-        kept = {f"the process's {name}": found[name].strip() for name in _STATUS if name in found}
-        caught = int(kept["the process's SigCgt"], 16)
-        return kept | {"the process's SigCgt": f"{caught & ~_NOT_THEIRS:016x}"}
+        return {f"the process's {name}": found[name].strip() for name in _STATUS if name in found}
     return {}
 
 
