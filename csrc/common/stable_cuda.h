@@ -38,7 +38,9 @@ inline cudaStream_t current_stream(const Tensor& tensor) {
 
 // A launch that failed becomes a RuntimeError: `<kernel> did not launch: <CUDA's words>.`
 inline void check_launch(cudaError_t error, const char* kernel) {
-  check(error == cudaSuccess, std::string(kernel) + " did not launch: " + cudaGetErrorString(error) + ".");
+  if (error == cudaSuccess) return;
+  cudaGetLastError();  // forget it, or whoever asks after the next launch is told of this one
+  check(false, std::string(kernel) + " did not launch: " + cudaGetErrorString(error) + ".");
 }
 
 }  // namespace kernels
