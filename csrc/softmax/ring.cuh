@@ -15,8 +15,10 @@ constexpr int kPolls = kMaxTeam / kWarp;  // a warp polls all blocks of a team a
 static_assert(kMaxTeam % kWarp == 0, "Every lane of the polling warp looks at kPolls blocks.");
 constexpr int kRoleWarps = 3;  // beside the workers: producer, publisher, poller
 
+// In shared memory, one entry a stage. Its size is what it takes there: the stages behind it start on 128
+// bytes.
 template <int kWarps>
-struct Control {                // in shared memory, one entry a stage
+struct alignas(128) Control {
   Barrier full[kMaxStages];     // the slice is there
   Barrier reduced[kMaxStages];  // partials are there
   Barrier ready[kMaxStages];    // whole is there
