@@ -43,8 +43,8 @@ struct Tile {
   unsigned tiles;   // of an outer index
 };
 
-// `chunk`: bytes of a tile's columns to aim at, 32 to 128; less is taken where a tile would not fit. `block`:
-// 64, 128 or 256 threads with 64 elements each, 512 with 32, or 0 for as few as hold the tile.
+// `chunk`: bytes of a tile's columns to aim at, 32, 64 or 128; less is taken where a tile would not fit.
+// `block`: 64, 128 or 256 threads with 64 elements each, 512 with 32, or 0 for as few as hold the tile.
 Tile tile_for(const Strided& task, int chunk, int block);
 cudaError_t strided_tiles(const Strided& task, const Tile& tile);
 // Any length, read twice.

@@ -60,12 +60,22 @@ cudaError_t down_columns(const Strided& task, int64_t chunk, int64_t block) {
   return tile.cluster > 0 ? strided_tiles(task, tile) : strided_online(task, kOnlineChunk);
 }
 
+// The tiles' arithmetic is of powers of two.
+void check_chunk(int64_t chunk, const char* name) {
+  check(chunk == 32 || chunk == 64 || chunk == 128,
+        std::string(name) + " takes a chunk of 32, 64 or 128 bytes.");
+}
+
 Tensor strided(const Tensor& x, int64_t dim, int64_t chunk, int64_t block) {
+  check_chunk(chunk, "softmax_strided");
+  check(block == 0 || block == 64 || block == 128 || block == 256 || block == 512,
+        "softmax_strided takes a block of 64, 128, 256 or 512 threads, or 0 to choose.");
   return launched(x, dim, "softmax_strided",
                   [&](const Strided& task) { return down_columns(task, chunk, block); });
 }
 
 Tensor online(const Tensor& x, int64_t dim, int64_t chunk) {
+  check_chunk(chunk, "softmax_strided_online");
   return launched(x, dim, "softmax_strided_online",
                   [&](const Strided& task) { return strided_online(task, static_cast<int>(chunk)); });
 }

@@ -30,9 +30,11 @@ def tile_kernel(x, out, length, inner, tiles, L: tl.constexpr, W: tl.constexpr, 
         b_x = tl.reshape(b_x, (L, W))
     else:
         o_l = tl.arange(0, L)[:, None]
-        o_w = (i_tile * W + tl.arange(0, W))[None, :]
+        o_w = tl.arange(0, W)[None, :]
+        o_first = i_tile.to(tl.int64) * W  # inner may be beyond 2^31
+        o_base += o_first
         o_x = o_l.to(tl.int64) * inner + o_w
-        m_x = (o_l < length) & (o_w < inner)
+        m_x = (o_l < length) & (o_w < inner - o_first)
         b_x = tl.load(x + o_base + o_x, mask=m_x, other=-float("inf")).to(tl.float32)
     b_power = tl.exp(b_x - tl.max(b_x, axis=0)[None, :])
     b_y = b_power / tl.sum(b_power, axis=0)[None, :]
@@ -47,14 +49,17 @@ def online_kernel(x, out, length, inner, tiles, L: tl.constexpr, W: tl.constexpr
     i_tile = tl.program_id(0) % tiles
     o_base = i_outer.to(tl.int64) * length * inner
     o_l = tl.arange(0, L)[:, None]
-    o_w = (i_tile * W + tl.arange(0, W))[None, :]
+    o_w = tl.arange(0, W)[None, :]
+    o_first = i_tile.to(tl.int64) * W
+    o_base += o_first
+    m_w = o_w < inner - o_first
     # Each element of a block keeps its own maximum and sum until the end. The lowest float stands for -inf,
     # whose difference with itself would be NaN.
     b_largest = tl.full((L, W), -3.4028234663852886e38, tl.float32)
     b_sum = tl.zeros((L, W), tl.float32)
     for start in range(0, length, L):
-        m_x = (start + o_l < length) & (o_w < inner)
-        o_x = o_base + (start + o_l).to(tl.int64) * inner + o_w
+        m_x = (o_l < length - start) & m_w
+        o_x = o_base + (start + o_l.to(tl.int64)) * inner + o_w
         b_x = tl.load(x + o_x, mask=m_x, other=-float("inf")).to(tl.float32)
         b_more = tl.maximum(b_largest, b_x)
         b_sum = b_sum * tl.exp(b_largest - b_more) + tl.exp(b_x - b_more)
@@ -62,8 +67,8 @@ def online_kernel(x, out, length, inner, tiles, L: tl.constexpr, W: tl.constexpr
     largest = tl.max(b_largest, axis=0)[None, :]
     scale = 1.0 / tl.sum(b_sum * tl.exp(b_largest - largest), axis=0)[None, :]
     for start in range(0, length, L):
-        m_x = (start + o_l < length) & (o_w < inner)
-        o_x = o_base + (start + o_l).to(tl.int64) * inner + o_w
+        m_x = (o_l < length - start) & m_w
+        o_x = o_base + (start + o_l.to(tl.int64)) * inner + o_w
         b_x = tl.load(x + o_x, mask=m_x, other=-float("inf")).to(tl.float32)
         b_y = tl.exp(b_x - largest) * scale
         tl.store(out + o_x, b_y.to(out.dtype.element_ty), mask=m_x)
