@@ -136,6 +136,20 @@ assert words in before.changes(), before.changes()
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_flags_that_choose_how_torch_computes_are_seen(monkeypatch):
+    backends, world = torch.backends, state.State()
+    monkeypatch.setattr(backends.mkldnn.conv, "fp32_precision", "bf16")
+    monkeypatch.setattr(backends.cuda.matmul, "allow_fp16_accumulation", True)
+    monkeypatch.setattr(torch.utils.deterministic, "fill_uninitialized_memory", False)
+    backends.cuda.enable_flash_sdp(False)
+    try:
+        changes = world.changes()
+    finally:
+        backends.cuda.enable_flash_sdp(True)
+    for words in ("of parts", "sums in float16 in products", "the forms of attention", "what memory holds"):
+        assert words in changes
+
+
 def test_copying_and_pickling_tensors_is_no_change():
     if "__slotnames__" in vars(torch.Tensor):  # a test before this one copied some
         del torch.Tensor.__slotnames__

@@ -27,6 +27,11 @@ _HELPERS = (
 )  # torch's own, and they stay
 _TINY, _HALF_ULP = sys.float_info.min, 2.0**-54
 _INSTALLED = (sys.prefix, sys.base_prefix, *surroundings.PACKAGES, "<")
+# float32 matmul precision says nothing of these
+_PARTS = (torch.backends.cudnn.rnn, torch.backends.mkldnn.conv, torch.backends.mkldnn.rnn)
+_CUDA = torch.backends.cuda
+_ATTENTION = (_CUDA.flash_sdp_enabled, _CUDA.mem_efficient_sdp_enabled, _CUDA.math_sdp_enabled)
+_ATTENTION += (_CUDA.cudnn_sdp_enabled,)
 _PERSISTING_L2 = 6  # cuda.h: CU_LIMIT_PERSISTING_L2_CACHE_SIZE
 
 
@@ -151,7 +156,13 @@ def _settings() -> dict[str, Any]:
         "TF32 in cuDNN": _readable(lambda: torch.backends.cudnn.allow_tf32),
         "reduced precision in float16 products": _matmul("fp16"),
         "reduced precision in bfloat16 products": _matmul("bf16"),
-        "cuDNN's benchmarks": torch.backends.cudnn.benchmark,
+        "cuDNN's benchmarks": (torch.backends.cudnn.benchmark, torch.backends.cudnn.benchmark_limit),
+        "sums in float16 in products": _CUDA.matmul.allow_fp16_accumulation,
+        "the precision of parts": tuple(part.fp32_precision for part in _PARTS),
+        "the library that products take": torch._C._get_blas_preferred_backend(),
+        "the library that decompositions take": torch._C._get_linalg_preferred_backend(),
+        "the forms of attention": tuple(allowed() for allowed in _ATTENTION),
+        "what memory holds at first": torch.utils.deterministic.fill_uninitialized_memory,
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast": (torch.is_autocast_enabled("cuda"), torch.is_autocast_enabled("cpu")),
         "the modes of dispatch": (torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()),
@@ -181,7 +192,7 @@ def _readable(setting: Callable[[], Any]) -> Any:
 
 
 def _matmul(kind: str) -> Any:
-    return getattr(torch.backends.cuda.matmul, f"allow_{kind}_reduced_precision_reduction")
+    return getattr(_CUDA.matmul, f"allow_{kind}_reduced_precision_reduction")
 
 
 def _processors() -> frozenset[int]:
