@@ -261,8 +261,9 @@ def _again(
 ) -> tuple[bool, bool, str]:
     """A second call: whether it gave the same bits, whether it is right, and what is wrong by itself."""
     second = _call(trial, one)
-    alias = "" if may_alias or one.kind_fault(second) else one.overwritten(output, second)
-    if not one.kind_fault(second) and all(map(same_bits, one.tensors(output), one.tensors(second))):
+    whole = not one.kind_fault(second)
+    alias = one.overwritten(output, second) if whole and not may_alias else ""
+    if whole and all(map(same_bits, one.tensors(output), one.tensors(second))):
         return True, True, alias
     right, reason = _judge(position, one, second, judged, "right once, wrong when called again: ")
     reason = f"right once, wrong when called again: {reason}" if reason else alias
