@@ -47,6 +47,14 @@ def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
         draft.unlink(missing_ok=True)
 
 
+def read_csv(path: Path) -> tuple[tuple[str, ...], list[dict[str, str]]]:
+    """The columns and rows of a table, also of one that a spreadsheet saved with a mark in front."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        rows = list(reader)
+        return tuple(reader.fieldnames or ()), rows
+
+
 def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """A small CSV; floats with 6 digits."""
     names = tuple(columns)

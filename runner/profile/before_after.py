@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from runner.files import cell
+from runner.files import cell, read_csv
 from runner.measure.statistics import in_words
 from runner.model import Refusal
 from runner.profile.rules import LIBRARY
@@ -27,8 +26,7 @@ def read(folder: Path, name: str) -> list[dict[str, str]]:
     path = folder / name
     if not path.is_file():
         raise Refusal(f"before={folder}: it holds no {name}; name the folder of a profile of a workload")
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return read_csv(path)[1]
 
 
 def changes(before: Row, after: Row) -> dict[str, tuple[str, str]]:

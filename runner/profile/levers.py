@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from runner.files import ROOT
+from runner.files import ROOT, read_csv
 
 PUBLISHED = ROOT / "outputs" / "published"
 _MOST_TABLES = 300  # of a user's own, the newest
@@ -100,6 +99,5 @@ def _timed(path: Path) -> tuple[dict[str, str], ...]:
         table = str(path.relative_to(ROOT))
     except ValueError:
         table = str(path)
-    with open(path, newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("status") == "ok" and row.get("mean_ms")]
+    rows = [row for row in read_csv(path)[1] if row.get("status") == "ok" and row.get("mean_ms")]
     return tuple(row | {"table": table} for row in rows)

@@ -217,7 +217,7 @@ def _found(path: Path) -> list[dict[str, Any]]:
     rows = tables.rows(path, COLUMNS)
     kept = [row for row in rows if row["stage"] != LOST]
     if len(kept) < len(rows):
-        tables.take_out(path, "stage", LOST)
+        tables.replace(path, COLUMNS, kept)
     return kept
 
 

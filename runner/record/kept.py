@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from runner.files import ROOT
+from runner.files import ROOT, read_csv
 from runner.model import Refusal
 from runner.record.columns import COLUMNS, FAILED, LOST, SCHEMA_VERSION
 
@@ -80,12 +80,10 @@ def _below(folder: Path) -> Iterator[Path]:
 def read(path: Path) -> Table:
     """One table. Raises Refusal on a header or a schema version that is not this one's."""
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:  # a spreadsheet puts a mark in front
-            reader = csv.DictReader(file)
-            rows = list(reader)
+        header, rows = read_csv(path)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise Refusal(f"{path}: cannot be read ({error})") from error
-    if tuple(reader.fieldnames or ()) != COLUMNS:
+    if header != COLUMNS:
         raise Refusal(f"{path}: not a results.csv of this version of the runner: its header differs")
     versions = sorted({row["schema_version"] for row in rows} - {str(SCHEMA_VERSION)})
     if versions:

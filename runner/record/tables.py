@@ -9,7 +9,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runner.files import cell, write_whole
+from runner.files import cell, read_csv, write_whole
 from runner.model import Refusal
 
 csv.field_size_limit(1 << 24)  # a cell of ours is far shorter
@@ -23,11 +23,10 @@ def rows(path: Path, columns: Sequence[str]) -> list[dict[str, str]]:
     if not path.exists():
         return []
     _mend(path)
-    with open(path, newline="", encoding="utf-8-sig") as file:  # a spreadsheet puts a mark in front
-        reader = csv.DictReader(file)
-        if reader.fieldnames is not None and list(reader.fieldnames) != list(columns):
-            raise Refusal(f"{path} was written by another version of the runner: its header differs")
-        return list(reader)
+    header, found = read_csv(path)
+    if header and header != tuple(columns):
+        raise Refusal(f"{path} was written by another version of the runner: its header differs")
+    return found
 
 
 def keep_only(path: Path, row_ids: Container[str]) -> None:
@@ -60,16 +59,6 @@ def cells(row: dict[str, Any], columns: Sequence[str]) -> dict[str, str]:
 def printable(text: str) -> str:
     """The text's lines, none of which can move a terminal's cursor or turn the direction of its words."""
     return "\n".join(line.translate(_PRINTED) for line in text.split("\n"))
-
-
-def take_out(path: Path, column: str, text: str) -> None:
-    """Take the rows with that text in a column out of a whole table. Raises OSError."""
-    with open(path, newline="", encoding="utf-8") as file:
-        header, *rest = csv.reader(file)
-    at, kept = header.index(column), io.StringIO(newline="")
-    lines = [header, *(row for row in rest if row[at] != text)]
-    csv.writer(kept, lineterminator="\n").writerows(lines)
-    write_whole(path, kept.getvalue())
 
 
 def _mend(path: Path) -> None:

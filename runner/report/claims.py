@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import yaml
 
 from runner.config.claims import MEASURES
 from runner.files import write_csv
+from runner.report import words
 
 COLUMNS = ("claim", "op", "what", "published", "here", "unit", "verdict", "note")
 _SAME = 0.1  # nearer than this share is the same
@@ -32,15 +32,8 @@ def write_table(sweep: Path) -> list[dict[str, Any]]:
 
 def _rows(job: Path) -> list[Row]:
     """The rows of a job, with what its profiles say of them."""
-    profiles = {row["row_id"]: row for row in _read(job / "profiles.csv")}
-    return [profiles.get(row["row_id"], {}) | row for row in _read(job / "results.csv")]
-
-
-def _read(path: Path) -> list[Row]:
-    if not path.is_file():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    profiles = {row["row_id"]: row for row in words.read(job / "profiles.csv")}
+    return [profiles.get(row["row_id"], {}) | row for row in words.read(job / "results.csv")]
 
 
 def _judged(claim: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 import textwrap
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from runner.files import write_whole
+from runner.files import read_csv, write_whole
 from runner.measure import roofline
 from runner.model import Entry, Plan, PlannedCase, Refusal
 from runner.plan import check_bytes
@@ -42,12 +41,7 @@ def read(folder: Path) -> list[dict[str, str]]:
     path = folder / "results.csv"
     if not path.is_file():
         raise Refusal(f"{folder} holds no results.csv: name the folder of a run or a sweep")
-    return _rows(path)
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        return list(csv.DictReader(file))
+    return read_csv(path)[1]
 
 
 # ---- on a terminal ----
@@ -173,7 +167,7 @@ def tables(folder: Path, op: str = "") -> str:
 def traps(folder: Path) -> list[dict[str, str]]:
     """The rows of `traps.csv`; none where the run had none."""
     path = folder / "traps.csv"
-    return _rows(path) if path.is_file() else []
+    return read_csv(path)[1] if path.is_file() else []
 
 
 def trap_table(folder: Path) -> str:

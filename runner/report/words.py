@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+from runner.files import read_csv
 from runner.measure.statistics import in_words
 
 
@@ -39,7 +39,5 @@ def counted(rows: Sequence, noun: str) -> str:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    if not path.is_file():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    """The rows of a table; none where it is not."""
+    return read_csv(path)[1] if path.is_file() else []
