@@ -1,0 +1,305 @@
+// Softmax down the columns by blocks that stay: a block has one tile after the other, `length` times some
+// neighbouring columns, as words in registers, while the next ones come into its shared memory. Every thread
+// brings its own vectors there, so that nobody waits for others' loads. Powers are computed twice: words take
+// half of the registers that a half type's powers would.
+#pragma once
+
+#include "strided.cuh"
+
+namespace kernels::softmax {
+
+constexpr int kMostPeriod = 8;  // vectors of a tile's row
+
+// exp(x - largest), up to a factor that is the same for all x, as Power has it. A half type needs no
+// subtraction: from 2^20 on its values lie 4096 or more apart, so that of x - largest only the sign matters,
+// and a sixteenth of both is exact.
+template <typename T>
+struct Curve {
+  float slope, shift;
+
+  Curve() = default;
+  __device__ explicit Curve(float largest) {
+    const float finite = largest == -INFINITY ? 0 : largest;
+    const bool coarse = fabsf(finite) >= 1048576.0f;
+    slope = coarse ? 0.0625f : kLog2e;
+    shift = coarse ? finite * 0.0625f : rintf(finite * kLog2e) - 7;
+  }
+  __device__ float operator()(float x) const { return exp2_approx(fmaf(x, slope, -shift)); }
+
+ private:
+  static constexpr float kLog2e = 1.44269502f;
+};
+
+template <>
+struct Curve<float> : Power {
+  __device__ Curve() : Power(0) {}
+  using Power::Power;
+};
+
+// What the results of a column are made with.
+template <typename T>
+struct alignas(16) Whole {
+  Curve<T> curve;
+  float scale;
+};
+
+// The one or two elements of a word.
+template <typename T>
+struct Word {
+  static constexpr int kCount = 4 / sizeof(T);
+
+  // `zero` is 0, which the compiler does not know: else it would keep from one time to the next what it had
+  // widened, in twice the registers.
+  static __device__ void widen(uint32_t word, uint32_t zero, float (&values)[kCount]) {
+    if constexpr (kCount == 1) {
+      values[0] = __uint_as_float(word);
+    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
+      values[0] = __uint_as_float(__byte_perm(word, zero, 0x1044));
+      values[1] = __uint_as_float(__byte_perm(word, zero, 0x3244));
+    } else {
+      word ^= zero;
+      const float2 pair = __half22float2(reinterpret_cast<const __half2&>(word));
+      values[0] = pair.x;
+      values[1] = pair.y;
+    }
+  }
+  static __device__ uint32_t narrow(const float (&values)[kCount]) {
+    float all[kPerVector<T>] = {};
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) all[j] = values[j];
+    return pack<T>(all).x;
+  }
+};
+
+// All tiles: a row of one is 2^shift vectors, and rows lie `pitch` elements apart in x and `inner` in y.
+template <typename T>
+struct Tiles {
+  const T* x;
+  T* y;
+  int64_t stride, pitch, out_stride, inner;
+  unsigned count;  // of tiles, below 2^31
+  unsigned tiles;  // of an outer index
+  int rows, shift;
+  int columns;  // softmaxes of a tile: a row of one vector may hold some of each
+};
+
+// A thread's part of a tile: some vectors, of rows 2^(log2 of the threads) / 2^shift apart.
+template <typename T, typename P>
+struct Place {
+  unsigned outer;
+  int64_t column;
+  int vectors;  // 0: none
+
+  __device__ Place(const Tiles<T>& all, unsigned tile) {
+    const bool there = tile < all.count;
+    outer = there ? tile / all.tiles : 0;
+    const unsigned chunk = tile - outer * all.tiles;
+    const int lane = threadIdx.x & ((1 << all.shift) - 1), row = threadIdx.x >> all.shift;
+    column = ((static_cast<int64_t>(chunk) << all.shift) + lane) * kPerVector<T>;
+    const int step = P::kThreads >> all.shift;
+    vectors =
+        there && column < all.inner ? P::kFull ? P::kVectors : max(0, (all.rows - row + step - 1) / step) : 0;
+  }
+  __device__ const T* from(const Tiles<T>& all) const {
+    return all.x + static_cast<int64_t>(outer) * all.stride + (threadIdx.x >> all.shift) * all.pitch + column;
+  }
+  __device__ T* to(const Tiles<T>& all) const {
+    return all.y + static_cast<int64_t>(outer) * all.out_stride + (threadIdx.x >> all.shift) * all.inner +
+           column;
+  }
+  // Whether vector v is one of them.
+  __device__ bool has(int v) const { return has(vectors, v); }
+  static __device__ bool has(int vectors, int v) { return P::kFull ? vectors > 0 : v < vectors; }
+};
+
+__device__ __forceinline__ void copy_later(uint4* to, const void* from, bool there) {
+  asm volatile(
+      "{\n.reg .pred there;\nsetp.ne.b32 there, %2, 0;\n"
+      "@there cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(
+          static_cast<unsigned>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(static_cast<int>(there))
+      : "memory");
+}
+
+// As one access, which the compiler does not always see in four words.
+__device__ __forceinline__ void store_whole(void* to, const uint4& bits) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(bits.x), "r"(bits.y), "r"(bits.z),
+               "r"(bits.w)
+               : "memory");
+}
+
+// kVectors of a tile are a thread's; kBatch of them come at once, and kAhead batches are on the way, or 0:
+// they are loaded when they are needed.
+template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kFullOf>
+struct Plan {
+  static constexpr int kThreads = kThreadsOf, kVectors = kVectorsOf, kBatch = kBatchOf, kAhead = kAheadOf;
+  static constexpr bool kFull = kFullOf;  // every thread has kVectors in every tile
+  static constexpr int kBatches = kVectors / kBatch, kWarps = kThreads / kWarp;
+  static constexpr int kResident = 8192 / (kThreads * kVectors);
+  static_assert(kVectors % kBatch == 0, "A tile is whole batches.");
+
+  template <typename T>
+  static constexpr int shared_bytes() {
+    return kAhead * kBatch * kThreads * 16 +
+           kMostPeriod * kPerVector<T> * (kWarps * static_cast<int>(sizeof(Partial)) + 16);
+  }
+};
+
+// A thread's vectors on their way through its places in shared memory, batch after batch, tile after tile.
+template <typename T, typename P>
+struct Fetcher {
+  const Tiles<T>& all;
+  uint4* const ring;
+  unsigned tile;  // that is asked for next
+  const T* from;
+  int vectors, slot = 0;  // slot: of the batch that is taken next
+
+  __device__ Fetcher(const Tiles<T>& all, uint4* shared)
+      : all(all), ring(shared + threadIdx.x), tile(blockIdx.x) {
+#pragma unroll
+    for (int q = 0; q < P::kAhead; ++q) ask(q % P::kBatches);
+  }
+  // Batch b of `here`.
+  __device__ void take(int b, const Place<T, P>& here, uint4 (&bits)[P::kVectors]) const {
+    asm volatile("cp.async.wait_group %0;" ::"n"(P::kAhead > 0 ? P::kAhead - 1 : 0) : "memory");
+#pragma unroll
+    for (int i = 0; i < P::kBatch; ++i) {
+      const int v = b * P::kBatch + i;
+      const uint4 read = ring[(slot * P::kBatch + i) * P::kThreads];
+      bits[v] = P::kFull || here.has(v) ? read : nothing<T>();
+    }
+  }
+  // Batch b of the tile that is asked for comes to the place of the batch that was taken last.
+  __device__ void ask(int b) {
+    if (b == 0) {
+      const Place<T, P> place(all, tile);
+      from = place.from(all);
+      vectors = place.vectors;
+      tile += gridDim.x;
+    }
+    const int64_t step = (P::kThreads >> all.shift) * all.pitch;
+#pragma unroll
+    for (int i = 0; i < P::kBatch; ++i) {
+      copy_later(&ring[(slot * P::kBatch + i) * P::kThreads], from,
+                 Place<T, P>::has(vectors, b * P::kBatch + i));
+      from += step;  // a multiple of it for each vector would be kept in registers
+    }
+    asm volatile("cp.async.commit_group;" ::: "memory");
+    slot = slot + 1 == P::kAhead ? 0 : slot + 1;
+  }
+};
+
+// In all lanes, over those that are a multiple of `period`, a power of two, apart.
+template <int kCount, typename Value, typename Combine>
+__device__ __forceinline__ void across(Value (&values)[kCount], int period, Combine combine) {
+  for (int distance = kWarp / 2; distance >= period; distance /= 2) {
+#pragma unroll
+    for (Value& value : values) value = combine(value, __shfl_xor_sync(kWholeWarp, value, distance));
+  }
+}
+
+__device__ __forceinline__ uint32_t& word_of(uint4& bits, int w) {
+  return w == 0 ? bits.x : w == 1 ? bits.y : w == 2 ? bits.z : bits.w;
+}
+
+// grid: as many blocks as are at work at once, or one for each tile.
+template <typename T, typename P>
+__global__ void __launch_bounds__(P::kThreads, P::kResident)
+    stream_kernel(const __grid_constant__ Tiles<T> all) {
+  constexpr int kWide = kPerVector<T>, kEach = Word<T>::kCount, kV = P::kVectors;
+  extern __shared__ uint4 shared[];
+  auto* wholes = reinterpret_cast<Whole<T>*>(shared + P::kAhead * P::kBatch * P::kThreads);
+  auto* parts = reinterpret_cast<Partial*>(wholes + kMostPeriod * kWide);
+  const int period = 1 << all.shift, first = (threadIdx.x & (period - 1)) * kWide;
+  Partial* mine = parts + (threadIdx.x / kWarp << all.shift) * kWide + first;
+  Fetcher<T, P> fetcher(all, shared);
+
+  for (unsigned tile = blockIdx.x; tile < all.count; tile += gridDim.x) {
+    const Place<T, P> here(all, tile);
+    uint4 bits[kV];
+    uint32_t most[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) most[w] = nothing<T>().x;
+    if constexpr (P::kAhead == 0) {
+      const T* from = here.from(all);
+      const int64_t step = (P::kThreads >> all.shift) * all.pitch;
+#pragma unroll
+      for (int v = 0; v < kV; ++v, from += step) {
+        bits[v] = here.has(v) ? __ldg(reinterpret_cast<const uint4*>(from)) : nothing<T>();
+      }
+    }
+#pragma unroll
+    for (int b = 0; b < P::kBatches; ++b) {
+      if constexpr (P::kAhead > 0) fetcher.take(b, here, bits);
+#pragma unroll
+      for (int i = 0; i < P::kBatch; ++i) {
+#pragma unroll
+        for (int w = 0; w < 4; ++w) most[w] = larger<T>(most[w], word_of(bits[b * P::kBatch + i], w));
+      }
+      if constexpr (P::kAhead > 0) fetcher.ask((b + P::kAhead) % P::kBatches);
+    }
+    across(most, period, [](uint32_t a, uint32_t b) { return larger<T>(a, b); });
+
+    float largest[kWide], sums[kWide];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      float tops[kEach];
+      Word<T>::widen(most[w], 0, tops);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        largest[w * kEach + j] = tops[j];
+        const Curve<T> curve(tops[j]);
+        float sum = 0;
+#pragma unroll
+        for (int v = 0; v < kV; ++v) {
+          float values[kEach];
+          Word<T>::widen(word_of(bits[v], w), 0, values);
+          sum += curve(values[j]);
+        }
+        sums[w * kEach + j] = sum;
+      }
+    }
+    across(sums, period, [](float a, float b) { return a + b; });
+    if (threadIdx.x % kWarp < period) {
+#pragma unroll
+      for (int j = 0; j < kWide; ++j) mine[j] = {largest[j], sums[j]};
+    }
+    __syncthreads();
+    const auto finish = [&](int column, const Partial& pair, int lane, int) {
+      if (lane == 0) wholes[column] = {Curve<T>(pair.largest), 1 / pair.sum};
+    };
+    combine_columns(parts, all.columns, P::kWarps * (period * kWide / all.columns), finish);
+    __syncthreads();
+
+    const uint32_t zero = blockDim.y - 1;
+    T* to = here.to(all);
+    const int64_t step = (P::kThreads >> all.shift) * all.inner;
+    constexpr int kWords = kV > 8 ? 4 : 2;  // at once: as many columns as there are registers for
+#pragma unroll
+    for (int from = 0; from < 4; from += kWords) {
+      Whole<T> whole[kWords * kEach];
+#pragma unroll
+      for (int j = 0; j < kWords * kEach; ++j)
+        whole[j] = wholes[(first + from * kEach + j) & (all.columns - 1)];
+#pragma unroll
+      for (int v = 0; v < kV; ++v) {
+#pragma unroll
+        for (int w = 0; w < kWords; ++w) {
+          uint32_t& word = word_of(bits[v], from + w);
+          float values[kEach];
+          Word<T>::widen(word, zero, values);
+#pragma unroll
+          for (int j = 0; j < kEach; ++j) {
+            const Whole<T>& its = whole[w * kEach + j];
+            values[j] = its.curve(values[j]) * its.scale;
+          }
+          word = Word<T>::narrow(values);
+        }
+        if (from + kWords == 4 && here.has(v)) store_whole(to, bits[v]);
+        if (from + kWords == 4) to += step;
+      }
+    }
+  }
+}
+
+}  // namespace kernels::softmax
