@@ -9,6 +9,7 @@
 namespace kernels::softmax {
 
 constexpr int kMostPeriod = 8;  // vectors of a tile's row
+constexpr int kMostShare = 4;   // blocks of a tile
 
 // exp(x - largest), up to a factor that is the same for all x, as Power has it. A half type needs no
 // subtraction: from 2^20 on its values lie 4096 or more apart, so that of x - largest only the sign matters,
@@ -77,10 +78,11 @@ struct Tiles {
   const T* x;
   T* y;
   int64_t stride, pitch, out_stride, inner;
-  unsigned count;  // of tiles, below 2^31
-  unsigned tiles;  // of an outer index
-  int rows, shift;
-  int columns;  // softmaxes of a tile: a row of one vector may hold some of each
+  unsigned count;   // of tiles, below 2^31
+  unsigned tiles;   // of an outer index
+  int rows, shift;  // rows: of a block, where a cluster shares a tile
+  int columns;      // softmaxes of a tile: a row of one vector may hold some of each
+  int length;       // rows of a tile
 };
 
 // A thread's part of a tile: some vectors, of rows 2^(log2 of the threads) / 2^shift apart.
@@ -89,23 +91,26 @@ struct Place {
   unsigned outer;
   int64_t column;
   int vectors;  // 0: none
+  int first;    // row of this block
 
-  __device__ Place(const Tiles<T>& all, unsigned tile) {
+  __device__ int row(const Tiles<T>& all) const { return threadIdx.x >> all.shift; }
+  static __device__ int ceil_of(int rows, int step) { return rows > 0 ? (rows + step - 1) / step : 0; }
+  __device__ Place(const Tiles<T>& all, unsigned tile, unsigned rank) : first(rank * all.rows) {
     const bool there = tile < all.count;
     outer = there ? tile / all.tiles : 0;
     const unsigned chunk = tile - outer * all.tiles;
-    const int lane = threadIdx.x & ((1 << all.shift) - 1), row = threadIdx.x >> all.shift;
+    const int lane = threadIdx.x & ((1 << all.shift) - 1);
     column = ((static_cast<int64_t>(chunk) << all.shift) + lane) * kPerVector<T>;
     const int step = P::kThreads >> all.shift;
-    vectors =
-        there && column < all.inner ? P::kFull ? P::kVectors : max(0, (all.rows - row + step - 1) / step) : 0;
+    vectors = there && column < all.inner
+                  ? P::kFull ? P::kVectors : ceil_of(min(all.rows, all.length - first) - row(all), step)
+                  : 0;
   }
   __device__ const T* from(const Tiles<T>& all) const {
-    return all.x + static_cast<int64_t>(outer) * all.stride + (threadIdx.x >> all.shift) * all.pitch + column;
+    return all.x + static_cast<int64_t>(outer) * all.stride + (first + row(all)) * all.pitch + column;
   }
   __device__ T* to(const Tiles<T>& all) const {
-    return all.y + static_cast<int64_t>(outer) * all.out_stride + (threadIdx.x >> all.shift) * all.inner +
-           column;
+    return all.y + static_cast<int64_t>(outer) * all.out_stride + (first + row(all)) * all.inner + column;
   }
   // Whether vector v is one of them.
   __device__ bool has(int v) const { return has(vectors, v); }
@@ -130,10 +135,11 @@ __device__ __forceinline__ void store_whole(void* to, const uint4& bits) {
 
 // kVectors of a tile are a thread's; kBatch of them come at once, and kAhead batches are on the way, or 0:
 // they are loaded when they are needed.
-template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kFullOf>
+template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kFullOf, bool kSharedOf = false>
 struct Plan {
   static constexpr int kThreads = kThreadsOf, kVectors = kVectorsOf, kBatch = kBatchOf, kAhead = kAheadOf;
-  static constexpr bool kFull = kFullOf;  // every thread has kVectors in every tile
+  static constexpr bool kFull = kFullOf;      // every thread has kVectors in every tile
+  static constexpr bool kShared = kSharedOf;  // clusters of up to kMostShare have a tile
   static constexpr int kBatches = kVectors / kBatch, kWarps = kThreads / kWarp;
   static constexpr int kResident = 8192 / (kThreads * kVectors);
   static_assert(kVectors % kBatch == 0, "A tile is whole batches.");
@@ -141,7 +147,8 @@ struct Plan {
   template <typename T>
   static constexpr int shared_bytes() {
     return kAhead * kBatch * kThreads * 16 +
-           kMostPeriod * kPerVector<T> * (kWarps * static_cast<int>(sizeof(Partial)) + 16);
+           kMostPeriod * kPerVector<T> *
+               ((kWarps + (kShared ? kMostShare : 0)) * static_cast<int>(sizeof(Partial)) + 16);
   }
 };
 
@@ -150,12 +157,17 @@ template <typename T, typename P>
 struct Fetcher {
   const Tiles<T>& all;
   uint4* const ring;
+  const unsigned rank, stride;
   unsigned tile;  // that is asked for next
   const T* from;
   int vectors, slot = 0;  // slot: of the batch that is taken next
 
-  __device__ Fetcher(const Tiles<T>& all, uint4* shared)
-      : all(all), ring(shared + threadIdx.x), tile(blockIdx.x) {
+  __device__ Fetcher(const Tiles<T>& all, uint4* shared, const Peers<P::kShared>& peers)
+      : all(all),
+        ring(shared + threadIdx.x),
+        rank(peers.rank),
+        stride(gridDim.x / peers.count),
+        tile(blockIdx.x / peers.count) {
 #pragma unroll
     for (int q = 0; q < P::kAhead; ++q) ask(q % P::kBatches);
   }
@@ -172,10 +184,10 @@ struct Fetcher {
   // Batch b of the tile that is asked for comes to the place of the batch that was taken last.
   __device__ void ask(int b) {
     if (b == 0) {
-      const Place<T, P> place(all, tile);
+      const Place<T, P> place(all, tile, rank);
       from = place.from(all);
       vectors = place.vectors;
-      tile += gridDim.x;
+      tile += stride;
     }
     const int64_t step = (P::kThreads >> all.shift) * all.pitch;
 #pragma unroll
@@ -212,10 +224,13 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
   auto* parts = reinterpret_cast<Partial*>(wholes + kMostPeriod * kWide);
   const int period = 1 << all.shift, first = (threadIdx.x & (period - 1)) * kWide;
   Partial* mine = parts + (threadIdx.x / kWarp << all.shift) * kWide + first;
-  Fetcher<T, P> fetcher(all, shared);
+  Partial* blocks = parts + P::kWarps * kMostPeriod * kWide;
+  const Peers<P::kShared> peers;
+  peers.arrive();  // nobody's shared memory may be written before it runs
+  Fetcher<T, P> fetcher(all, shared, peers);
 
-  for (unsigned tile = blockIdx.x; tile < all.count; tile += gridDim.x) {
-    const Place<T, P> here(all, tile);
+  for (unsigned tile = blockIdx.x / peers.count; tile < all.count; tile += fetcher.stride) {
+    const Place<T, P> here(all, tile, peers.rank);
     uint4 bits[kV];
     uint32_t most[4];
 #pragma unroll
@@ -268,7 +283,22 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     const auto finish = [&](int column, const Partial& pair, int lane, int) {
       if (lane == 0) wholes[column] = {Curve<T>(pair.largest), 1 / pair.sum};
     };
-    combine_columns(parts, all.columns, P::kWarps * (period * kWide / all.columns), finish);
+    const int entries = P::kWarps * (period * kWide / all.columns);
+    if constexpr (P::kShared) {
+      peers.wait();  // until all have read of the tile before
+      combine_columns(parts, all.columns, entries, [&](int column, const Partial& pair, int lane, int lanes) {
+        for (unsigned peer = lane; peer < peers.count; peer += lanes)
+          peers.put(&blocks[peers.rank * all.columns + column], pair, peer);
+      });
+      __syncwarp();
+      peers.arrive();
+      peers.wait();
+      combine_columns(blocks, all.columns, peers.count, finish);
+      __syncwarp();
+      peers.arrive();
+    } else {
+      combine_columns(parts, all.columns, entries, finish);
+    }
     __syncthreads();
 
     const uint32_t zero = blockDim.y - 1;
@@ -300,6 +330,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
       }
     }
   }
+  peers.wait();
 }
 
 }  // namespace kernels::softmax
