@@ -33,7 +33,7 @@ struct Curve {
 
 template <>
 struct Curve<float> : Power {
-  __device__ Curve() : Power(0) {}
+  Curve() = default;
   using Power::Power;
 };
 
