@@ -47,6 +47,21 @@ struct Tile {
 // `block`: 64, 128 or 256 threads with 64 elements each, 512 with 32, or 0 for as few as hold the tile.
 Tile tile_for(const Strided& task, int chunk, int block);
 cudaError_t strided_tiles(const Strided& task, const Tile& tile);
+
+// A tile of blocks that stay: `rows` of 2^shift vectors, which `share` blocks of `threads` with `vectors`
+// each have.
+struct StreamTile {
+  int threads, vectors;  // 0 where it does not fit
+  int share, shift, rows;
+  int columns;     // softmaxes of a tile: a vector may hold some of each
+  unsigned tiles;  // of an outer index
+};
+
+// `chunk`: bytes of a tile's columns to aim at, a power of two up to 128; less is taken where a tile would
+// not fit.
+StreamTile stream_tile_for(const Strided& task, int chunk);
+cudaError_t strided_stream(const Strided& task, const StreamTile& tile);
+
 // Any length, read twice.
 cudaError_t strided_online(const Strided& task, int chunk);
 
