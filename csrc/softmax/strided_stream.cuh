@@ -9,7 +9,7 @@
 namespace kernels::softmax {
 
 constexpr int kMostPeriod = 8;  // vectors of a tile's row
-constexpr int kMostShare = 4;   // blocks of a tile
+constexpr int kMostShare = 8;   // blocks of a tile
 
 // exp(x - largest), up to a factor that is the same for all x, as Power has it. A half type needs no
 // subtraction: from 2^20 on its values lie 4096 or more apart, so that of x - largest only the sign matters,
@@ -83,6 +83,7 @@ struct Tiles {
   int rows, shift;  // rows: of a block, where a cluster shares a tile
   int columns;      // softmaxes of a tile: a row of one vector may hold some of each
   int length;       // rows of a tile
+  unsigned* taken;  // tiles that were given out, beyond those that all begin with
 };
 
 // A thread's part of a tile: some vectors, of rows 2^(log2 of the threads) / 2^shift apart.
@@ -135,11 +136,12 @@ __device__ __forceinline__ void store_whole(void* to, const uint4& bits) {
 
 // kVectors of a tile are a thread's; kBatch of them come at once, and kAhead batches are on the way, or 0:
 // they are loaded when they are needed.
-template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kFullOf, bool kSharedOf = false>
+template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kFullOf, bool kSharedOf>
 struct Plan {
   static constexpr int kThreads = kThreadsOf, kVectors = kVectorsOf, kBatch = kBatchOf, kAhead = kAheadOf;
   static constexpr bool kFull = kFullOf;      // every thread has kVectors in every tile
   static constexpr bool kShared = kSharedOf;  // clusters of up to kMostShare have a tile
+  static constexpr int kDeep = (kAhead + kVectors / kBatch - 1) / (kVectors / kBatch);  // tiles on the way
   static constexpr int kBatches = kVectors / kBatch, kWarps = kThreads / kWarp;
   static constexpr int kResident = 8192 / (kThreads * kVectors);
   static_assert(kVectors % kBatch == 0, "A tile is whole batches.");
@@ -157,19 +159,15 @@ template <typename T, typename P>
 struct Fetcher {
   const Tiles<T>& all;
   uint4* const ring;
-  const unsigned rank, stride;
-  unsigned tile;  // that is asked for next
+  const unsigned rank;
   const T* from;
   int vectors, slot = 0;  // slot: of the batch that is taken next
 
-  __device__ Fetcher(const Tiles<T>& all, uint4* shared, const Peers<P::kShared>& peers)
-      : all(all),
-        ring(shared + threadIdx.x),
-        rank(peers.rank),
-        stride(gridDim.x / peers.count),
-        tile(blockIdx.x / peers.count) {
+  // With the batches of tiles[0], tiles[1], ... that are on the way before anything is taken.
+  __device__ Fetcher(const Tiles<T>& all, uint4* shared, unsigned rank, const unsigned* tiles)
+      : all(all), ring(shared + threadIdx.x), rank(rank) {
 #pragma unroll
-    for (int q = 0; q < P::kAhead; ++q) ask(q % P::kBatches);
+    for (int q = 0; q < P::kAhead; ++q) ask(q % P::kBatches, tiles[q / P::kBatches]);
   }
   // Batch b of `here`.
   __device__ void take(int b, const Place<T, P>& here, uint4 (&bits)[P::kVectors]) const {
@@ -181,13 +179,12 @@ struct Fetcher {
       bits[v] = P::kFull || here.has(v) ? read : nothing<T>();
     }
   }
-  // Batch b of the tile that is asked for comes to the place of the batch that was taken last.
-  __device__ void ask(int b) {
+  // Batch b of a tile, which is told with its first, comes to the place of the batch that was taken last.
+  __device__ void ask(int b, unsigned tile) {
     if (b == 0) {
       const Place<T, P> place(all, tile, rank);
       from = place.from(all);
       vectors = place.vectors;
-      tile += stride;
     }
     const int64_t step = (P::kThreads >> all.shift) * all.pitch;
 #pragma unroll
@@ -227,10 +224,18 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
   Partial* blocks = parts + P::kWarps * kMostPeriod * kWide;
   const Peers<P::kShared> peers;
   peers.arrive();  // nobody's shared memory may be written before it runs
-  Fetcher<T, P> fetcher(all, shared, peers);
+  __shared__ unsigned upcoming[2];
+  const unsigned team = blockIdx.x / peers.count, teams = gridDim.x / peers.count;
+  unsigned tiles[P::kDeep + 1], turn = 0;
+#pragma unroll
+  for (int i = 0; i <= P::kDeep; ++i) tiles[i] = team + i * teams;
+  Fetcher<T, P> fetcher(all, shared, peers.rank, tiles);
 
-  for (unsigned tile = blockIdx.x / peers.count; tile < all.count; tile += fetcher.stride) {
-    const Place<T, P> here(all, tile, peers.rank);
+  for (; tiles[0] < all.count; turn ^= 1) {
+    const bool leads = P::kAhead > 0 && peers.rank == 0 && threadIdx.x == 0;
+    unsigned given = all.count;
+    if (leads) given = atomicAdd(all.taken, 1) + (P::kDeep + 1) * teams;
+    const Place<T, P> here(all, tiles[0], peers.rank);
     uint4 bits[kV];
     uint32_t most[4];
 #pragma unroll
@@ -251,7 +256,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
 #pragma unroll
         for (int w = 0; w < 4; ++w) most[w] = larger<T>(most[w], word_of(bits[b * P::kBatch + i], w));
       }
-      if constexpr (P::kAhead > 0) fetcher.ask((b + P::kAhead) % P::kBatches);
+      if constexpr (P::kAhead > 0) fetcher.ask((b + P::kAhead) % P::kBatches, tiles[P::kDeep]);
     }
     across(most, period, [](uint32_t a, uint32_t b) { return larger<T>(a, b); });
 
@@ -279,6 +284,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
 #pragma unroll
       for (int j = 0; j < kWide; ++j) mine[j] = {largest[j], sums[j]};
     }
+    if (leads && !P::kShared) upcoming[turn] = given;
     __syncthreads();
     const auto finish = [&](int column, const Partial& pair, int lane, int) {
       if (lane == 0) wholes[column] = {Curve<T>(pair.largest), 1 / pair.sum};
@@ -286,6 +292,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     const int entries = P::kWarps * (period * kWide / all.columns);
     if constexpr (P::kShared) {
       peers.wait();  // until all have read of the tile before
+      for (unsigned peer = 0; leads && peer < peers.count; ++peer)
+        peers.put(reinterpret_cast<float*>(&upcoming[turn]), __uint_as_float(given), peer);
       combine_columns(parts, all.columns, entries, [&](int column, const Partial& pair, int lane, int lanes) {
         for (unsigned peer = lane; peer < peers.count; peer += lanes)
           peers.put(&blocks[peers.rank * all.columns + column], pair, peer);
@@ -329,6 +337,9 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
         if (from + kWords == 4) to += step;
       }
     }
+#pragma unroll
+    for (int i = 0; i < P::kDeep; ++i) tiles[i] = tiles[i + 1];
+    tiles[P::kDeep] = P::kAhead > 0 ? upcoming[turn] : all.count;
   }
   peers.wait();
 }
