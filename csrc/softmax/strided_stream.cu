@@ -11,6 +11,7 @@ namespace {
 constexpr int kReservedBytes = 1024;  // of shared memory, by the system for each block
 constexpr int kEach = 16;             // vectors of a thread
 constexpr int kLeastAhead = 256;      // threads of a block that has vectors on their way
+constexpr bool kKeep = true;          // powers of bfloat16
 constexpr int kAheadOf = 6;           // batches on their way, of a quarter of that
 
 // Rows of less than a vector, which a vector holds a whole number of, as rows of one vector.
@@ -69,8 +70,8 @@ cudaError_t launch(const Strided& task, const StreamTile& tile, unsigned* taken)
 template <typename T, int kThreads, bool kShared>
 cudaError_t launch_block(const Strided& task, const StreamTile& tile, unsigned* taken) {
   if (tile.ahead)
-    return launch<T, Plan<kThreads, kEach, kEach / 4, kAheadOf, false, kShared>>(task, tile, taken);
-  return launch<T, Plan<kThreads, kEach, kEach, 0, false, kShared>>(task, tile, taken);
+    return launch<T, Plan<kThreads, kEach, kEach / 4, kAheadOf, kShared, kKeep>>(task, tile, taken);
+  return launch<T, Plan<kThreads, kEach, kEach, 0, kShared, kKeep>>(task, tile, taken);
 }
 
 template <typename T>
@@ -78,11 +79,11 @@ cudaError_t by_block(const Strided& task, const StreamTile& tile, unsigned* take
   const bool shared = tile.share > 1;
   switch (tile.threads) {
     case 32:
-      return launch<T, Plan<32, kEach, kEach, 0, false, false>>(task, tile, taken);
+      return launch<T, Plan<32, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
     case 64:
-      return launch<T, Plan<64, kEach, kEach, 0, false, false>>(task, tile, taken);
+      return launch<T, Plan<64, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
     case 128:
-      return launch<T, Plan<128, kEach, kEach, 0, false, false>>(task, tile, taken);
+      return launch<T, Plan<128, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
     case 256:
       return shared ? launch_block<T, 256, true>(task, tile, taken)
                     : launch_block<T, 256, false>(task, tile, taken);

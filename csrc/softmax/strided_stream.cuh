@@ -103,9 +103,7 @@ struct Place {
     const int lane = threadIdx.x & ((1 << all.shift) - 1);
     column = ((static_cast<int64_t>(chunk) << all.shift) + lane) * kPerVector<T>;
     const int step = P::kThreads >> all.shift;
-    vectors = there && column < all.inner
-                  ? P::kFull ? P::kVectors : ceil_of(min(all.rows, all.length - first) - row(all), step)
-                  : 0;
+    vectors = there && column < all.inner ? ceil_of(min(all.rows, all.length - first) - row(all), step) : 0;
   }
   __device__ const T* from(const Tiles<T>& all) const {
     return all.x + static_cast<int64_t>(outer) * all.stride + (first + row(all)) * all.pitch + column;
@@ -115,7 +113,7 @@ struct Place {
   }
   // Whether vector v is one of them.
   __device__ bool has(int v) const { return has(vectors, v); }
-  static __device__ bool has(int vectors, int v) { return P::kFull ? vectors > 0 : v < vectors; }
+  static __device__ bool has(int vectors, int v) { return v < vectors; }
 };
 
 __device__ __forceinline__ void copy_later(uint4* to, const void* from, bool there) {
@@ -136,10 +134,10 @@ __device__ __forceinline__ void store_whole(void* to, const uint4& bits) {
 
 // kVectors of a tile are a thread's; kBatch of them come at once, and kAhead batches are on the way, or 0:
 // they are loaded when they are needed.
-template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kFullOf, bool kSharedOf>
+template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kSharedOf, bool kKeepOf>
 struct Plan {
   static constexpr int kThreads = kThreadsOf, kVectors = kVectorsOf, kBatch = kBatchOf, kAhead = kAheadOf;
-  static constexpr bool kFull = kFullOf;      // every thread has kVectors in every tile
+  static constexpr bool kKeep = kKeepOf;      // of bfloat16 powers as float16 where those hold them
   static constexpr bool kShared = kSharedOf;  // clusters of up to kMostShare have a tile
   static constexpr int kDeep = (kAhead + kVectors / kBatch - 1) / (kVectors / kBatch);  // tiles on the way
   static constexpr int kBatches = kVectors / kBatch, kWarps = kThreads / kWarp;
@@ -176,7 +174,7 @@ struct Fetcher {
     for (int i = 0; i < P::kBatch; ++i) {
       const int v = b * P::kBatch + i;
       const uint4 read = ring[(slot * P::kBatch + i) * P::kThreads];
-      bits[v] = P::kFull || here.has(v) ? read : nothing<T>();
+      bits[v] = here.has(v) ? read : nothing<T>();
     }
   }
   // Batch b of a tile, which is told with its first, comes to the place of the batch that was taken last.
@@ -211,11 +209,34 @@ __device__ __forceinline__ uint32_t& word_of(uint4& bits, int w) {
   return w == 0 ? bits.x : w == 1 ? bits.y : w == 2 ? bits.z : bits.w;
 }
 
+__device__ __forceinline__ uint32_t smaller(uint32_t a, uint32_t b) {
+  const __nv_bfloat162 least =
+      __hmin2(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
+  return reinterpret_cast<const uint32_t&>(least);
+}
+
+// Whether powers of bfloat16 over `most`, the largest of which is about 2^7, are normal numbers of float16
+// for all from `least` on. Infinities and NaN are not.
+__device__ __forceinline__ bool within_half(const uint32_t (&most)[4], const uint32_t (&least)[4]) {
+  uint32_t widest = 0;
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    const __nv_bfloat162 apart = __hsub2(reinterpret_cast<const __nv_bfloat162&>(most[w]),
+                                         reinterpret_cast<const __nv_bfloat162&>(least[w]));
+    const __nv_bfloat162 wider = __hmax2_nan(reinterpret_cast<const __nv_bfloat162&>(widest), apart);
+    widest = reinterpret_cast<const uint32_t&>(wider);
+  }
+  float values[2];
+  Word<__nv_bfloat16>::widen(widest, 0, values);
+  return values[0] < 14 && values[1] < 14;
+}
+
 // grid: as many blocks as are at work at once, or one for each tile.
 template <typename T, typename P>
 __global__ void __launch_bounds__(P::kThreads, P::kResident)
     stream_kernel(const __grid_constant__ Tiles<T> all) {
   constexpr int kWide = kPerVector<T>, kEach = Word<T>::kCount, kV = P::kVectors;
+  constexpr bool kKeep = P::kKeep && std::is_same_v<T, __nv_bfloat16>;
   extern __shared__ uint4 shared[];
   auto* wholes = reinterpret_cast<Whole<T>*>(shared + P::kAhead * P::kBatch * P::kThreads);
   auto* parts = reinterpret_cast<Partial*>(wholes + kMostPeriod * kWide);
@@ -237,9 +258,9 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     if (leads) given = atomicAdd(all.taken, 1) + (P::kDeep + 1) * teams;
     const Place<T, P> here(all, tiles[0], peers.rank);
     uint4 bits[kV];
-    uint32_t most[4];
+    uint32_t most[4], least[4];
 #pragma unroll
-    for (int w = 0; w < 4; ++w) most[w] = nothing<T>().x;
+    for (int w = 0; w < 4; ++w) most[w] = nothing<T>().x, least[w] = nothing<T>().x ^ 0x80008000u;
     if constexpr (P::kAhead == 0) {
       const T* from = here.from(all);
       const int64_t step = (P::kThreads >> all.shift) * all.pitch;
@@ -254,30 +275,45 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
 #pragma unroll
       for (int i = 0; i < P::kBatch; ++i) {
 #pragma unroll
-        for (int w = 0; w < 4; ++w) most[w] = larger<T>(most[w], word_of(bits[b * P::kBatch + i], w));
+        for (int w = 0; w < 4; ++w) {
+          most[w] = larger<T>(most[w], word_of(bits[b * P::kBatch + i], w));
+          if (kKeep && here.has(b * P::kBatch + i))
+            least[w] = smaller(least[w], word_of(bits[b * P::kBatch + i], w));
+        }
       }
       if constexpr (P::kAhead > 0) fetcher.ask((b + P::kAhead) % P::kBatches, tiles[P::kDeep]);
     }
     across(most, period, [](uint32_t a, uint32_t b) { return larger<T>(a, b); });
 
     float largest[kWide], sums[kWide];
+    const bool kept = kKeep && __all_sync(kWholeWarp, here.vectors == 0 || within_half(most, least));
+    const auto to_sums = [&](auto keeps) {
 #pragma unroll
-    for (int w = 0; w < 4; ++w) {
-      float tops[kEach];
-      Word<T>::widen(most[w], 0, tops);
+      for (int w = 0; w < 4; ++w) {
+        float tops[kEach];
+        Word<T>::widen(most[w], 0, tops);
+        Curve<T> curves[kEach];
 #pragma unroll
-      for (int j = 0; j < kEach; ++j) {
-        largest[w * kEach + j] = tops[j];
-        const Curve<T> curve(tops[j]);
-        float sum = 0;
+        for (int j = 0; j < kEach; ++j) {
+          largest[w * kEach + j] = tops[j];
+          curves[j] = Curve<T>(tops[j]);
+          sums[w * kEach + j] = 0;
+        }
 #pragma unroll
         for (int v = 0; v < kV; ++v) {
+          uint32_t& word = word_of(bits[v], w);
           float values[kEach];
-          Word<T>::widen(word_of(bits[v], w), 0, values);
-          sum += curve(values[j]);
+          Word<T>::widen(word, 0, values);
+#pragma unroll
+          for (int j = 0; j < kEach; ++j) sums[w * kEach + j] += values[j] = curves[j](values[j]);
+          if constexpr (keeps.value) word = Word<__half>::narrow({values[0], values[kEach - 1]});
         }
-        sums[w * kEach + j] = sum;
       }
+    };
+    if (kKeep && kept) {
+      to_sums(std::bool_constant<kKeep>());
+    } else {
+      to_sums(std::false_type());
     }
     across(sums, period, [](float a, float b) { return a + b; });
     if (threadIdx.x % kWarp < period) {
@@ -286,10 +322,15 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     }
     if (leads && !P::kShared) upcoming[turn] = given;
     __syncthreads();
-    const auto finish = [&](int column, const Partial& pair, int lane, int) {
-      if (lane == 0) wholes[column] = {Curve<T>(pair.largest), 1 / pair.sum};
-    };
     const int entries = P::kWarps * (period * kWide / all.columns);
+    const auto finish = [&](int column, const Partial& pair, int lane, int lanes) {
+      const float scale = 1 / pair.sum;
+      if (lane == 0) wholes[column] = {Curve<T>(pair.largest), scale};
+      for (int e = lane; kKeep && e < entries; e += lanes) {
+        Partial& part = parts[e * all.columns + column];
+        part.sum = rescaled({part.largest, 1}, pair.largest) * scale;
+      }
+    };
     if constexpr (P::kShared) {
       peers.wait();  // until all have read of the tile before
       for (unsigned peer = 0; leads && peer < peers.count; ++peer)
@@ -312,29 +353,47 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     const uint32_t zero = blockDim.y - 1;
     T* to = here.to(all);
     const int64_t step = (P::kThreads >> all.shift) * all.inner;
-    constexpr int kWords = kV > 8 ? 4 : 2;  // at once: as many columns as there are registers for
+    if (kKeep && kept) {
+      float scales[kWide];
 #pragma unroll
-    for (int from = 0; from < 4; from += kWords) {
-      Whole<T> whole[kWords * kEach];
+      for (int j = 0; j < kWide; ++j) scales[j] = mine[j].sum;
 #pragma unroll
-      for (int j = 0; j < kWords * kEach; ++j)
-        whole[j] = wholes[(first + from * kEach + j) & (all.columns - 1)];
+      for (int v = 0; v < kV; ++v, to += step) {
 #pragma unroll
-      for (int v = 0; v < kV; ++v) {
-#pragma unroll
-        for (int w = 0; w < kWords; ++w) {
-          uint32_t& word = word_of(bits[v], from + w);
-          float values[kEach];
-          Word<T>::widen(word, zero, values);
-#pragma unroll
-          for (int j = 0; j < kEach; ++j) {
-            const Whole<T>& its = whole[w * kEach + j];
-            values[j] = its.curve(values[j]) * its.scale;
+        for (int w = 0; w < 4; ++w) {
+          float values[2];
+          Word<__half>::widen(word_of(bits[v], w), 0, values);
+          if constexpr (kKeep) {
+            word_of(bits[v], w) = Word<T>::narrow({values[0] * scales[2 * w], values[1] * scales[2 * w + 1]});
           }
-          word = Word<T>::narrow(values);
         }
-        if (from + kWords == 4 && here.has(v)) store_whole(to, bits[v]);
-        if (from + kWords == 4) to += step;
+        if (here.has(v)) store_whole(to, bits[v]);
+      }
+    } else {
+      constexpr int kWords = kV > 8 ? 4 : 2;  // at once: as many columns as there are registers for
+#pragma unroll
+      for (int from = 0; from < 4; from += kWords) {
+        Whole<T> whole[kWords * kEach];
+#pragma unroll
+        for (int j = 0; j < kWords * kEach; ++j)
+          whole[j] = wholes[(first + from * kEach + j) & (all.columns - 1)];
+#pragma unroll
+        for (int v = 0; v < kV; ++v) {
+#pragma unroll
+          for (int w = 0; w < kWords; ++w) {
+            uint32_t& word = word_of(bits[v], from + w);
+            float values[kEach];
+            Word<T>::widen(word, zero, values);
+#pragma unroll
+            for (int j = 0; j < kEach; ++j) {
+              const Whole<T>& its = whole[w * kEach + j];
+              values[j] = its.curve(values[j]) * its.scale;
+            }
+            word = Word<T>::narrow(values);
+          }
+          if (from + kWords == 4 && here.has(v)) store_whole(to, bits[v]);
+          if (from + kWords == 4) to += step;
+        }
       }
     }
 #pragma unroll
