@@ -10,6 +10,7 @@ namespace {
 
 constexpr int kReservedBytes = 1024;  // of shared memory, by the system for each block
 constexpr int kEach = 16;             // vectors of a thread
+constexpr int kFew = 8;               // of the smallest block, if they hold the tile
 constexpr int kLeastAhead = 256;      // threads of a block that has vectors on their way
 constexpr bool kKeep = true;          // powers of bfloat16
 constexpr int kAheadOf = 6;           // batches on their way, of a quarter of that
@@ -79,6 +80,8 @@ cudaError_t by_block(const Strided& task, const StreamTile& tile, unsigned* take
   const bool shared = tile.share > 1;
   switch (tile.threads) {
     case 32:
+      if (tile.rows << tile.shift <= 32 * kFew)
+        return launch<T, Plan<32, kFew, kFew, 0, false, kKeep>>(task, tile, taken);
       return launch<T, Plan<32, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
     case 64:
       return launch<T, Plan<64, kEach, kEach, 0, false, kKeep>>(task, tile, taken);

@@ -4,73 +4,13 @@
 // half of the registers that a half type's powers would.
 #pragma once
 
+#include "packed.cuh"
 #include "strided.cuh"
 
 namespace kernels::softmax {
 
 constexpr int kMostPeriod = 8;  // vectors of a tile's row
 constexpr int kMostShare = 8;   // blocks of a tile
-
-// exp(x - largest), up to a factor that is the same for all x, as Power has it. A half type needs no
-// subtraction: from 2^20 on its values lie 4096 or more apart, so that of x - largest only the sign matters,
-// and a sixteenth of both is exact.
-template <typename T>
-struct Curve {
-  float slope, shift;
-
-  Curve() = default;
-  __device__ explicit Curve(float largest) {
-    const float finite = largest == -INFINITY ? 0 : largest;
-    const bool coarse = fabsf(finite) >= 1048576.0f;
-    slope = coarse ? 0.0625f : kLog2e;
-    shift = coarse ? finite * 0.0625f : rintf(finite * kLog2e) - 7;
-  }
-  __device__ float operator()(float x) const { return exp2_approx(fmaf(x, slope, -shift)); }
-
- private:
-  static constexpr float kLog2e = 1.44269502f;
-};
-
-template <>
-struct Curve<float> : Power {
-  Curve() = default;
-  using Power::Power;
-};
-
-// What the results of a column are made with.
-template <typename T>
-struct alignas(16) Whole {
-  Curve<T> curve;
-  float scale;
-};
-
-// The one or two elements of a word.
-template <typename T>
-struct Word {
-  static constexpr int kCount = 4 / sizeof(T);
-
-  // `zero` is 0, which the compiler does not know: else it would keep from one time to the next what it had
-  // widened, in twice the registers.
-  static __device__ void widen(uint32_t word, uint32_t zero, float (&values)[kCount]) {
-    if constexpr (kCount == 1) {
-      values[0] = __uint_as_float(word);
-    } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
-      values[0] = __uint_as_float(__byte_perm(word, zero, 0x1044));
-      values[1] = __uint_as_float(__byte_perm(word, zero, 0x3244));
-    } else {
-      word ^= zero;
-      const float2 pair = __half22float2(reinterpret_cast<const __half2&>(word));
-      values[0] = pair.x;
-      values[1] = pair.y;
-    }
-  }
-  static __device__ uint32_t narrow(const float (&values)[kCount]) {
-    float all[kPerVector<T>] = {};
-#pragma unroll
-    for (int j = 0; j < kCount; ++j) all[j] = values[j];
-    return pack<T>(all).x;
-  }
-};
 
 // All tiles: a row of one is 2^shift vectors, and rows lie `pitch` elements apart in x and `inner` in y.
 template <typename T>
@@ -115,22 +55,6 @@ struct Place {
   __device__ bool has(int v) const { return has(vectors, v); }
   static __device__ bool has(int vectors, int v) { return v < vectors; }
 };
-
-__device__ __forceinline__ void copy_later(uint4* to, const void* from, bool there) {
-  asm volatile(
-      "{\n.reg .pred there;\nsetp.ne.b32 there, %2, 0;\n"
-      "@there cp.async.cg.shared.global [%0], [%1], 16;\n}" ::"r"(
-          static_cast<unsigned>(__cvta_generic_to_shared(to))),
-      "l"(from), "r"(static_cast<int>(there))
-      : "memory");
-}
-
-// As one access, which the compiler does not always see in four words.
-__device__ __forceinline__ void store_whole(void* to, const uint4& bits) {
-  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(bits.x), "r"(bits.y), "r"(bits.z),
-               "r"(bits.w)
-               : "memory");
-}
 
 // kVectors of a tile are a thread's; kBatch of them come at once, and kAhead batches are on the way, or 0:
 // they are loaded when they are needed.
@@ -205,37 +129,101 @@ __device__ __forceinline__ void across(Value (&values)[kCount], int period, Comb
   }
 }
 
-__device__ __forceinline__ uint32_t& word_of(uint4& bits, int w) {
-  return w == 0 ? bits.x : w == 1 ? bits.y : w == 2 ? bits.z : bits.w;
+template <typename T, typename P, int kV>
+__device__ __forceinline__ void load_tile(const Tiles<T>& all, const Place<T, P>& here, uint4 (&bits)[kV]) {
+  const T* from = here.from(all);
+  const int64_t step = (P::kThreads >> all.shift) * all.pitch;
+#pragma unroll
+  for (int v = 0; v < kV; ++v, from += step) {
+    bits[v] = here.has(v) ? __ldg(reinterpret_cast<const uint4*>(from)) : nothing<T>();
+  }
 }
 
-__device__ __forceinline__ uint32_t smaller(uint32_t a, uint32_t b) {
-  const __nv_bfloat162 least =
-      __hmin2(reinterpret_cast<const __nv_bfloat162&>(a), reinterpret_cast<const __nv_bfloat162&>(b));
-  return reinterpret_cast<const uint32_t&>(least);
-}
-
-// Whether powers of bfloat16 over `most`, the largest of which is about 2^7, are normal numbers of float16
-// for all from `least` on. Infinities and NaN are not.
-__device__ __forceinline__ bool within_half(const uint32_t (&most)[4], const uint32_t (&least)[4]) {
-  uint32_t widest = 0;
+// A thread's sums of powers over `most`, which are the columns' largest elements. With kKeeps the powers
+// themselves take the elements' places, as float16.
+template <typename T, bool kKeeps, int kV>
+__device__ __forceinline__ void sum_powers(uint4 (&bits)[kV], const uint32_t (&most)[4],
+                                           float (&largest)[kPerVector<T>], float (&sums)[kPerVector<T>]) {
+  constexpr int kEach = Word<T>::kCount;
 #pragma unroll
   for (int w = 0; w < 4; ++w) {
-    const __nv_bfloat162 apart = __hsub2(reinterpret_cast<const __nv_bfloat162&>(most[w]),
-                                         reinterpret_cast<const __nv_bfloat162&>(least[w]));
-    const __nv_bfloat162 wider = __hmax2_nan(reinterpret_cast<const __nv_bfloat162&>(widest), apart);
-    widest = reinterpret_cast<const uint32_t&>(wider);
+    float tops[kEach];
+    Word<T>::widen(most[w], 0, tops);
+    Curve<T> curves[kEach];
+#pragma unroll
+    for (int j = 0; j < kEach; ++j) {
+      largest[w * kEach + j] = tops[j];
+      curves[j] = Curve<T>(tops[j]);
+      sums[w * kEach + j] = 0;
+    }
+#pragma unroll
+    for (int v = 0; v < kV; ++v) {
+      uint32_t& word = word_of(bits[v], w);
+      float values[kEach];
+      Word<T>::widen(word, 0, values);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) sums[w * kEach + j] += values[j] = curves[j](values[j]);
+      if constexpr (kKeeps) word = Word<__half>::narrow(values);
+    }
   }
-  float values[2];
-  Word<__nv_bfloat16>::widen(widest, 0, values);
-  return values[0] < 14 && values[1] < 14;
+}
+
+// Results of powers that were kept; `parts` has their columns' factors.
+template <typename T, typename P, int kV>
+__device__ __forceinline__ void store_kept(const Tiles<T>& all, const Place<T, P>& here, const Partial* parts,
+                                           uint4 (&bits)[kV]) {
+  T* to = here.to(all);
+  const int64_t step = (P::kThreads >> all.shift) * all.inner;
+  float scales[8];
+#pragma unroll
+  for (int j = 0; j < 8; ++j) scales[j] = parts[j].sum;
+#pragma unroll
+  for (int v = 0; v < kV; ++v, to += step) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      uint32_t& word = word_of(bits[v], w);
+      float values[2];
+      Word<__half>::widen(word, 0, values);
+      word = Word<__nv_bfloat16>::narrow({values[0] * scales[2 * w], values[1] * scales[2 * w + 1]});
+    }
+    if (here.has(v)) store_whole(to, bits[v]);
+  }
+}
+
+// Results of the elements, whose columns begin with `first`.
+template <typename T, typename P, int kV>
+__device__ __forceinline__ void store_powers(const Tiles<T>& all, const Place<T, P>& here,
+                                             const Whole<T>* wholes, int first, uint4 (&bits)[kV]) {
+  constexpr int kWide = kPerVector<T>, kEach = Word<T>::kCount;
+  T* to = here.to(all);
+  const int64_t step = (P::kThreads >> all.shift) * all.inner;
+  const uint32_t zero = blockDim.y - 1;
+  Whole<T> its[kWide];
+#pragma unroll
+  for (int j = 0; j < kWide; ++j) its[j] = wholes[(first + j) & (all.columns - 1)];
+#pragma unroll
+  for (int v = 0; v < kV; ++v, to += step) {
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      uint32_t& word = word_of(bits[v], w);
+      float values[kEach];
+      Word<T>::widen(word, zero, values);
+#pragma unroll
+      for (int j = 0; j < kEach; ++j) {
+        const Whole<T>& whole = its[w * kEach + j];
+        values[j] = whole.curve(values[j]) * whole.scale;
+      }
+      word = Word<T>::narrow(values);
+    }
+    if (here.has(v)) store_whole(to, bits[v]);
+  }
 }
 
 // grid: as many blocks as are at work at once, or one for each tile.
 template <typename T, typename P>
 __global__ void __launch_bounds__(P::kThreads, P::kResident)
     stream_kernel(const __grid_constant__ Tiles<T> all) {
-  constexpr int kWide = kPerVector<T>, kEach = Word<T>::kCount, kV = P::kVectors;
+  constexpr int kWide = kPerVector<T>, kV = P::kVectors;
   constexpr bool kKeep = P::kKeep && std::is_same_v<T, __nv_bfloat16>;
   extern __shared__ uint4 shared[];
   auto* wholes = reinterpret_cast<Whole<T>*>(shared + P::kAhead * P::kBatch * P::kThreads);
@@ -261,14 +249,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     uint32_t most[4], least[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w) most[w] = nothing<T>().x, least[w] = nothing<T>().x ^ 0x80008000u;
-    if constexpr (P::kAhead == 0) {
-      const T* from = here.from(all);
-      const int64_t step = (P::kThreads >> all.shift) * all.pitch;
-#pragma unroll
-      for (int v = 0; v < kV; ++v, from += step) {
-        bits[v] = here.has(v) ? __ldg(reinterpret_cast<const uint4*>(from)) : nothing<T>();
-      }
-    }
+    if constexpr (P::kAhead == 0) load_tile(all, here, bits);
 #pragma unroll
     for (int b = 0; b < P::kBatches; ++b) {
       if constexpr (P::kAhead > 0) fetcher.take(b, here, bits);
@@ -287,33 +268,10 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
 
     float largest[kWide], sums[kWide];
     const bool kept = kKeep && __all_sync(kWholeWarp, here.vectors == 0 || within_half(most, least));
-    const auto to_sums = [&](auto keeps) {
-#pragma unroll
-      for (int w = 0; w < 4; ++w) {
-        float tops[kEach];
-        Word<T>::widen(most[w], 0, tops);
-        Curve<T> curves[kEach];
-#pragma unroll
-        for (int j = 0; j < kEach; ++j) {
-          largest[w * kEach + j] = tops[j];
-          curves[j] = Curve<T>(tops[j]);
-          sums[w * kEach + j] = 0;
-        }
-#pragma unroll
-        for (int v = 0; v < kV; ++v) {
-          uint32_t& word = word_of(bits[v], w);
-          float values[kEach];
-          Word<T>::widen(word, 0, values);
-#pragma unroll
-          for (int j = 0; j < kEach; ++j) sums[w * kEach + j] += values[j] = curves[j](values[j]);
-          if constexpr (keeps.value) word = Word<__half>::narrow({values[0], values[kEach - 1]});
-        }
-      }
-    };
     if (kKeep && kept) {
-      to_sums(std::bool_constant<kKeep>());
+      sum_powers<T, kKeep>(bits, most, largest, sums);
     } else {
-      to_sums(std::false_type());
+      sum_powers<T, false>(bits, most, largest, sums);
     }
     across(sums, period, [](float a, float b) { return a + b; });
     if (threadIdx.x % kWarp < period) {
@@ -350,51 +308,10 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     }
     __syncthreads();
 
-    const uint32_t zero = blockDim.y - 1;
-    T* to = here.to(all);
-    const int64_t step = (P::kThreads >> all.shift) * all.inner;
     if (kKeep && kept) {
-      float scales[kWide];
-#pragma unroll
-      for (int j = 0; j < kWide; ++j) scales[j] = mine[j].sum;
-#pragma unroll
-      for (int v = 0; v < kV; ++v, to += step) {
-#pragma unroll
-        for (int w = 0; w < 4; ++w) {
-          float values[2];
-          Word<__half>::widen(word_of(bits[v], w), 0, values);
-          if constexpr (kKeep) {
-            word_of(bits[v], w) = Word<T>::narrow({values[0] * scales[2 * w], values[1] * scales[2 * w + 1]});
-          }
-        }
-        if (here.has(v)) store_whole(to, bits[v]);
-      }
+      store_kept(all, here, mine, bits);
     } else {
-      constexpr int kWords = kV > 8 ? 4 : 2;  // at once: as many columns as there are registers for
-#pragma unroll
-      for (int from = 0; from < 4; from += kWords) {
-        Whole<T> whole[kWords * kEach];
-#pragma unroll
-        for (int j = 0; j < kWords * kEach; ++j)
-          whole[j] = wholes[(first + from * kEach + j) & (all.columns - 1)];
-#pragma unroll
-        for (int v = 0; v < kV; ++v) {
-#pragma unroll
-          for (int w = 0; w < kWords; ++w) {
-            uint32_t& word = word_of(bits[v], from + w);
-            float values[kEach];
-            Word<T>::widen(word, zero, values);
-#pragma unroll
-            for (int j = 0; j < kEach; ++j) {
-              const Whole<T>& its = whole[w * kEach + j];
-              values[j] = its.curve(values[j]) * its.scale;
-            }
-            word = Word<T>::narrow(values);
-          }
-          if (from + kWords == 4 && here.has(v)) store_whole(to, bits[v]);
-          if (from + kWords == 4) to += step;
-        }
-      }
+      store_powers(all, here, wholes, first, bits);
     }
 #pragma unroll
     for (int i = 0; i < P::kDeep; ++i) tiles[i] = tiles[i + 1];

@@ -4,7 +4,8 @@
 // meanwhile.
 #pragma once
 
-#include "strided_stream.cuh"
+#include "packed.cuh"
+#include "strided.cuh"
 
 namespace kernels::softmax {
 
