@@ -30,6 +30,12 @@ int log2_from(int64_t least) {
   return shift;
 }
 
+// Whether a block of the current device may have so much shared memory.
+bool holds_ahead(int threads) {
+  const int bytes = kAheadOf * kEach / 4 * threads * 16 + 16384;
+  return bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+}
+
 template <typename T>
 Tiles<T> tiles_of(const Strided& task, const StreamTile& tile, unsigned* taken) {
   const bool packed = narrow(task);
@@ -110,7 +116,7 @@ StreamTile stream_tile_for(const Strided& task, const StreamChoice& choice) {
   while (ceil_div(vectors, share) > choice.block * kEach && share <= kMostShare) share *= 2;
   while (threads * kEach < vectors && threads < choice.block) threads *= 2;
   const bool fits = share == 1 || (share <= kMostShare && has_clusters());
-  if (!fits || task.outer * tiles > 2147483647) return {};
+  if (!fits || task.outer * tiles * share > 2147483647) return {};
   const int columns = static_cast<int>(packed ? task.inner : wide << shift);
   return {threads,
           share,
@@ -118,7 +124,7 @@ StreamTile stream_tile_for(const Strided& task, const StreamChoice& choice) {
           static_cast<int>(rows),
           columns,
           static_cast<unsigned>(tiles),
-          choice.ahead && threads >= kLeastAhead};
+          choice.ahead && threads >= kLeastAhead && holds_ahead(threads)};
 }
 
 cudaError_t strided_stream(const Strided& task, const StreamTile& tile, unsigned* taken) {
