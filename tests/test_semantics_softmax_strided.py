@@ -135,13 +135,13 @@ def test_every_block_and_chunk(block, chunk, dtype):
         assert_right(fn, randn(*shape, dtype=dtype), 1, chunk=chunk, block=block)
 
 
-# Blocks of each size, clusters of each, and all that shared memory may be for.
+# Blocks of each size, clusters of each, tiles that come ahead of need and not.
 @pytest.mark.gpu
-@pytest.mark.parametrize("beside", [0, 1, 2])
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("block", [256, 512])
 @pytest.mark.parametrize("chunk", [32, 64, 128])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_stream(chunk, block, beside, dtype):
+def test_every_stream(chunk, block, ahead, dtype):
     fn = load("softmax", "cuda_strided_stream")
     for shape in (
         (700, 1024, 64),
@@ -151,7 +151,7 @@ def test_every_stream(chunk, block, beside, dtype):
         (300, 1000, 8),
         (2, 8192, 72),
     ):
-        assert_right(fn, randn(*shape, dtype=dtype), 1, chunk=chunk, block=block, beside=beside)
+        assert_right(fn, randn(*shape, dtype=dtype), 1, chunk=chunk, block=block, ahead=ahead)
 
 
 # Rows of words of each block, of both parities, and none that repeats at a power of two.
@@ -182,7 +182,7 @@ def test_many_columns_and_outer_indices(fn):
     "operator",
     [
         ("softmax_strided", 64, 0),
-        ("softmax_strided_stream", 64, 256, 2),
+        ("softmax_strided_stream", 64, 256, True),
         ("softmax_strided_online", 64),
         ("softmax_strided_tuned",),
     ],

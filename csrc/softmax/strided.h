@@ -48,28 +48,24 @@ struct Tile {
 Tile tile_for(const Strided& task, int chunk, int block);
 cudaError_t strided_tiles(const Strided& task, const Tile& tile);
 
-// What shared memory is for beside registers: nothing, half of a tile, or the next tiles, for which blocks
-// stay.
-enum class Beside { kNothing, kHalf, kNext };
-
-// A tile of 16-byte vectors: `rows` of 2^shift, which `share` blocks of `threads` have.
+// A tile of 16-byte vectors in registers: `rows` of 2^shift, which `share` blocks of `threads` have.
 struct StreamTile {
   int threads;  // 0 where it does not fit
   int share, shift, rows;
   int columns;     // softmaxes of a tile: a vector may hold some of each
   unsigned tiles;  // of an outer index
-  Beside beside;
+  bool ahead;      // blocks stay, and the next tiles come into shared memory meanwhile
 };
 
-// Bytes of a tile's columns to aim at (16 to 128), most threads of a block (256 or 512), and what shared
-// memory is for where a tile needs 128 threads or more.
+// Bytes of a tile's columns to aim at (16 to 128), most threads of a block (256 or 512), and whether tiles of
+// at least 256 threads come ahead of need.
 struct StreamChoice {
   int chunk, block;
-  Beside beside;
+  bool ahead;
 };
 
 StreamTile stream_tile_for(const Strided& task, const StreamChoice& choice);
-// `taken`: 4 bytes of device memory, for kNext.
+// `taken`: 4 bytes of device memory, for tiles that come ahead of need.
 cudaError_t strided_stream(const Strided& task, const StreamTile& tile, unsigned* taken);
 
 // Columns up to kMostWordColumns, dense, of which a block holds all that an outer index has.

@@ -66,7 +66,7 @@ cudaError_t in_vectors(const Tensor& x, const Strided& task, const StreamChoice&
                        Otherwise&& otherwise) {
   const StreamTile tile = stream_tile_for(task, choice);
   if (tile.threads == 0) return otherwise(task);
-  if (tile.beside != Beside::kNext) return strided_stream(task, tile, nullptr);
+  if (!tile.ahead) return strided_stream(task, tile, nullptr);
   const Tensor taken = empty_bytes(x, sizeof(unsigned));
   return strided_stream(task, tile, static_cast<unsigned*>(taken.data_ptr()));
 }
@@ -85,11 +85,10 @@ Tensor strided(const Tensor& x, int64_t dim, int64_t chunk, int64_t block) {
                   [&](const Strided& task) { return in_tiles(task, chunk, block); });
 }
 
-Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, int64_t block, int64_t beside) {
+Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, int64_t block, bool ahead) {
   check_chunk(chunk, "softmax_strided_stream");
   check(block == 256 || block == 512, "softmax_strided_stream takes a block of 256 or 512 threads.");
-  check(beside >= 0 && beside <= 2, "softmax_strided_stream takes 0, 1 or 2 as what is beside registers.");
-  const StreamChoice choice{static_cast<int>(chunk), static_cast<int>(block), static_cast<Beside>(beside)};
+  const StreamChoice choice{static_cast<int>(chunk), static_cast<int>(block), ahead};
   return launched(x, dim, "softmax_strided_stream", [&](const Strided& task) {
     return in_vectors(x, task, choice, [](const Strided& task) {
       return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
@@ -121,7 +120,7 @@ Tensor tuned(const Tensor& x, int64_t dim) {
 
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_strided(Tensor x, int dim, int chunk, int block) -> Tensor");
-  m.def("softmax_strided_stream(Tensor x, int dim, int chunk, int block, int beside) -> Tensor");
+  m.def("softmax_strided_stream(Tensor x, int dim, int chunk, int block, bool ahead) -> Tensor");
   m.def("softmax_strided_online(Tensor x, int dim, int chunk) -> Tensor");
   m.def("softmax_strided_tuned(Tensor x, int dim) -> Tensor");
 }

@@ -11,7 +11,7 @@ namespace {
 constexpr int kReservedBytes = 1024;  // of shared memory, by the system for each block
 constexpr int kEach = 16;             // vectors of a thread
 constexpr int kFew = 8;               // of the smallest block, if they hold the tile
-constexpr int kLeastBeside = 128;     // threads of a block that needs shared memory for more than tables
+constexpr int kLeastAhead = 256;      // threads of a block that has vectors on their way
 constexpr bool kKeep = true;          // powers of bfloat16
 constexpr int kAheadOf = 6;           // batches on their way, of a quarter of that
 
@@ -31,9 +31,9 @@ int log2_from(int64_t least) {
 }
 
 // Whether a block of the current device may have so much shared memory.
-bool holds(Beside beside, int threads) {
-  const int vectors = beside == Beside::kHalf ? kEach : kAheadOf * kEach / 4;
-  return vectors * threads * 16 + 16384 <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+bool holds_ahead(int threads) {
+  const int bytes = kAheadOf * kEach / 4 * threads * 16 + 16384;
+  return bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
 template <typename T>
@@ -76,14 +76,9 @@ cudaError_t launch(const Strided& task, const StreamTile& tile, unsigned* taken)
 
 template <typename T, int kThreads, bool kShared>
 cudaError_t launch_block(const Strided& task, const StreamTile& tile, unsigned* taken) {
-  switch (tile.beside) {
-    case Beside::kNext:
-      return launch<T, Plan<kThreads, kEach, kEach / 4, kAheadOf, kShared, kKeep>>(task, tile, taken);
-    case Beside::kHalf:
-      return launch<T, Plan<kThreads, kEach, kEach, 0, kShared, kKeep, kEach>>(task, tile, taken);
-    default:
-      return launch<T, Plan<kThreads, kEach, kEach, 0, kShared, kKeep>>(task, tile, taken);
-  }
+  if (tile.ahead)
+    return launch<T, Plan<kThreads, kEach, kEach / 4, kAheadOf, kShared, kKeep>>(task, tile, taken);
+  return launch<T, Plan<kThreads, kEach, kEach, 0, kShared, kKeep>>(task, tile, taken);
 }
 
 template <typename T>
@@ -97,7 +92,7 @@ cudaError_t by_block(const Strided& task, const StreamTile& tile, unsigned* take
     case 64:
       return launch<T, Plan<64, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
     case 128:
-      return launch_block<T, 128, false>(task, tile, taken);
+      return launch<T, Plan<128, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
     case 256:
       return shared ? launch_block<T, 256, true>(task, tile, taken)
                     : launch_block<T, 256, false>(task, tile, taken);
@@ -117,16 +112,19 @@ StreamTile stream_tile_for(const Strided& task, const StreamChoice& choice) {
   const int64_t lanes = packed ? 1 : task.inner / wide;
   const int shift = std::min(log2_from(lanes), log2_from(choice.chunk / 16));
   const int64_t vectors = rows << shift, tiles = ceil_div(lanes, int64_t{1} << shift);
-  Beside beside = vectors > kLeastBeside * kEach ? choice.beside : Beside::kNothing;
-  if (!holds(beside, choice.block)) beside = Beside::kNothing;
-  const int each = beside == Beside::kHalf ? 2 * kEach : kEach;
-  int share = 1, threads = beside == Beside::kNothing ? 32 : kLeastBeside;
-  while (ceil_div(vectors, share) > choice.block * each && share <= kMostShare) share *= 2;
-  while (threads * each < vectors && threads < choice.block) threads *= 2;
+  int share = 1, threads = 32;
+  while (ceil_div(vectors, share) > choice.block * kEach && share <= kMostShare) share *= 2;
+  while (threads * kEach < vectors && threads < choice.block) threads *= 2;
   const bool fits = share == 1 || (share <= kMostShare && has_clusters());
   if (!fits || task.outer * tiles * share > 2147483647) return {};
   const int columns = static_cast<int>(packed ? task.inner : wide << shift);
-  return {threads, share, shift, static_cast<int>(rows), columns, static_cast<unsigned>(tiles), beside};
+  return {threads,
+          share,
+          shift,
+          static_cast<int>(rows),
+          columns,
+          static_cast<unsigned>(tiles),
+          choice.ahead && threads >= kLeastAhead && holds_ahead(threads)};
 }
 
 cudaError_t strided_stream(const Strided& task, const StreamTile& tile, unsigned* taken) {

@@ -27,12 +27,12 @@ constexpr int kStridedBlock = 0;                       // as small a block as ho
 
 enum class StridedDesign { kTiles, kWords, kStream };
 
-// Tiles of 128 bytes of columns where a block holds that; longer columns by 64.
+// Tiles of 128 bytes of columns where a block holds that; longer columns by 64, and by clusters.
 inline StreamChoice stream_choice_for(const Strided& task) {
   const bool half = task.item_bytes() == 2;
-  if (task.length > 1024) return {64, 512, Beside::kHalf};
-  if (task.length > 512) return {half ? 64 : 128, half ? 256 : 512, Beside::kNothing};
-  return {128, 512, Beside::kNothing};
+  if (task.length > 1024) return {64, 512, true};
+  if (task.length > 512) return half ? StreamChoice{64, 256, true} : StreamChoice{128, 512, false};
+  return {128, 512, false};
 }
 
 // design | columns                                                       | because
