@@ -58,22 +58,19 @@ struct Place {
 
 // kVectors of a tile are a thread's; kBatch of them come at once, and kAhead batches are on the way, or 0:
 // they are loaded when they are needed.
-template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kSharedOf, bool kKeepOf,
-          int kParkedOf = 0>
+template <int kThreadsOf, int kVectorsOf, int kBatchOf, int kAheadOf, bool kSharedOf, bool kKeepOf>
 struct Plan {
   static constexpr int kThreads = kThreadsOf, kVectors = kVectorsOf, kBatch = kBatchOf, kAhead = kAheadOf;
   static constexpr bool kKeep = kKeepOf;      // of bfloat16 powers as float16 where those hold them
   static constexpr bool kShared = kSharedOf;  // clusters of up to kMostShare have a tile
   static constexpr int kDeep = (kAhead + kVectors / kBatch - 1) / (kVectors / kBatch);  // tiles on the way
   static constexpr int kBatches = kVectors / kBatch, kWarps = kThreads / kWarp;
-  static constexpr int kParked = kParkedOf;  // more vectors, in shared memory
-  static_assert(kParked == 0 || kAhead == 0, "What comes ahead takes all of it.");
   static constexpr int kResident = 8192 / (kThreads * kVectors);
   static_assert(kVectors % kBatch == 0, "A tile is whole batches.");
 
   template <typename T>
   static constexpr int shared_bytes() {
-    return (kAhead * kBatch + kParked) * kThreads * 16 +
+    return kAhead * kBatch * kThreads * 16 +
            kMostPeriod * kPerVector<T> *
                ((kWarps + (kShared ? kMostShare : 0)) * static_cast<int>(sizeof(Partial)) + 16);
   }
@@ -222,45 +219,6 @@ __device__ __forceinline__ void store_powers(const Tiles<T>& all, const Place<T,
   }
 }
 
-// The vectors after those in registers, to a thread's places in shared memory.
-template <typename T, typename P>
-__device__ __forceinline__ void park_tile(const Tiles<T>& all, const Place<T, P>& here, uint4* parked) {
-  const int64_t step = (P::kThreads >> all.shift) * all.pitch;
-  const T* from = here.from(all) + P::kVectors * step;
-#pragma unroll
-  for (int i = 0; i < P::kParked; ++i, from += step) {
-    copy_later(parked + i * P::kThreads, from, here.has(P::kVectors + i));
-  }
-}
-
-// Calls each(i, vector) for them.
-template <typename T, typename P, typename Each>
-__device__ __forceinline__ void over_parked(const Place<T, P>& here, const uint4* parked, Each each) {
-#pragma unroll 4
-  for (int i = 0; i < P::kParked; ++i) {
-    if (here.has(P::kVectors + i)) each(i, parked[i * P::kThreads]);
-  }
-}
-
-template <typename T, typename P>
-__device__ __forceinline__ void store_parked(const Tiles<T>& all, const Place<T, P>& here,
-                                             const Whole<T>* wholes, int first, const uint4* parked) {
-  constexpr int kWide = kPerVector<T>;
-  const int64_t step = (P::kThreads >> all.shift) * all.inner;
-  T* to = here.to(all) + P::kVectors * step;
-  Whole<T> its[kWide];
-#pragma unroll
-  for (int j = 0; j < kWide; ++j) its[j] = wholes[(first + j) & (all.columns - 1)];
-  over_parked(here, parked, [&](int, const uint4& vector) {
-    float values[kWide];
-    unpack<T>(vector, values);
-#pragma unroll
-    for (int j = 0; j < kWide; ++j) values[j] = its[j].curve(values[j]) * its[j].scale;
-    store_whole(to, pack<T>(values));
-    to += step;
-  });
-}
-
 // grid: as many blocks as are at work at once, or one for each tile.
 template <typename T, typename P>
 __global__ void __launch_bounds__(P::kThreads, P::kResident)
@@ -268,7 +226,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
   constexpr int kWide = kPerVector<T>, kV = P::kVectors;
   constexpr bool kKeep = P::kKeep && std::is_same_v<T, __nv_bfloat16>;
   extern __shared__ uint4 shared[];
-  auto* wholes = reinterpret_cast<Whole<T>*>(shared + (P::kAhead * P::kBatch + P::kParked) * P::kThreads);
+  auto* wholes = reinterpret_cast<Whole<T>*>(shared + P::kAhead * P::kBatch * P::kThreads);
   auto* parts = reinterpret_cast<Partial*>(wholes + kMostPeriod * kWide);
   const int period = 1 << all.shift, first = (threadIdx.x & (period - 1)) * kWide;
   Partial* mine = parts + (threadIdx.x / kWarp << all.shift) * kWide + first;
@@ -291,7 +249,6 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     uint32_t most[4], least[4];
 #pragma unroll
     for (int w = 0; w < 4; ++w) most[w] = nothing<T>().x, least[w] = nothing<T>().x ^ 0x80008000u;
-    if constexpr (P::kParked > 0) park_tile(all, here, shared + threadIdx.x);
     if constexpr (P::kAhead == 0) load_tile(all, here, bits);
 #pragma unroll
     for (int b = 0; b < P::kBatches; ++b) {
@@ -307,14 +264,6 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
       }
       if constexpr (P::kAhead > 0) fetcher.ask((b + P::kAhead) % P::kBatches, tiles[P::kDeep]);
     }
-    if constexpr (P::kParked > 0) {
-      asm volatile("cp.async.wait_all;" ::: "memory");
-      over_parked(here, shared + threadIdx.x, [&](int, const uint4& vector) {
-        uint4 some = vector;
-#pragma unroll
-        for (int w = 0; w < 4; ++w) most[w] = larger<T>(most[w], word_of(some, w));
-      });
-    }
     across(most, period, [](uint32_t a, uint32_t b) { return larger<T>(a, b); });
 
     float largest[kWide], sums[kWide];
@@ -323,17 +272,6 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
       sum_powers<T, kKeep>(bits, most, largest, sums);
     } else {
       sum_powers<T, false>(bits, most, largest, sums);
-    }
-    if constexpr (P::kParked > 0) {
-      Curve<T> curves[kWide];
-#pragma unroll
-      for (int j = 0; j < kWide; ++j) curves[j] = Curve<T>(largest[j]);
-      over_parked(here, shared + threadIdx.x, [&](int, const uint4& vector) {
-        float values[kWide];
-        unpack<T>(vector, values);
-#pragma unroll
-        for (int j = 0; j < kWide; ++j) sums[j] += curves[j](values[j]);
-      });
     }
     across(sums, period, [](float a, float b) { return a + b; });
     if (threadIdx.x % kWarp < period) {
@@ -375,7 +313,6 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     } else {
       store_powers(all, here, wholes, first, bits);
     }
-    if constexpr (P::kParked > 0) store_parked(all, here, wholes, first, shared + threadIdx.x);
 #pragma unroll
     for (int i = 0; i < P::kDeep; ++i) tiles[i] = tiles[i + 1];
     tiles[P::kDeep] = P::kAhead > 0 ? upcoming[turn] : all.count;
