@@ -138,7 +138,8 @@ def _variants(names: list[str]) -> dict[str, dict]:
         target = f"{FOLDER / file}.py:{function or 'softmax'}"
         declared[name.replace(".", "_")] = {"target": target}
     if "f_does_not_compile" in names:
-        declared["f_does_not_compile"]["sources"] = [str(FOLDER / "f_does_not_compile.cpp")]
+        source = "f_does_not_compile.cpp" if DEVICE == "cpu" else "f_does_not_compile.cu"
+        declared["f_does_not_compile"]["sources"] = [str(FOLDER / source)]
     return declared
 
 
