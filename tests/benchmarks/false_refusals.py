@@ -142,7 +142,7 @@ def measure(op: str, arguments: argparse.Namespace, until: float) -> tuple[Passe
     cases = [Check(here, planned) for planned in plan(settings).cases]
     skip = set(arguments.skip.split(","))
     for number in range(arguments.seeds):
-        prove._habits = habits if number == 0 else lambda *a: (0.0, "")
+        prove._habits = habits if number == 0 else lambda *a: ([], "")
         for check in cases:
             case = check.planned.case
             left = [e for e in check.planned.entries if not e.skip and e.variant.name not in skip]
