@@ -4,6 +4,7 @@
 #include "backward.h"
 #include "current_device.h"
 #include "forward.h"
+#include "strided.h"
 
 namespace kernels::softmax {
 
@@ -20,9 +21,32 @@ inline Design design_for(const Task& task) {
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 
-// Along a dim that is not the last: a tile in registers where one fits, else two reads.
+// Along a dim that is not the last.
 constexpr int kStridedChunk = 64, kOnlineChunk = 128;  // bytes of a tile's columns to aim at
 constexpr int kStridedBlock = 0;                       // as small a block as holds the tile
+
+enum class StridedDesign { kTiles, kWords, kStream };
+
+// Tiles of 128 bytes of columns where a block holds that; longer columns by 64, and by clusters.
+inline StreamChoice stream_choice_for(const Strided& task) {
+  const bool half = task.item_bytes() == 2;
+  if (task.length > 1024) return {64, 512, true};
+  if (task.length > 512) return half ? StreamChoice{64, 256, true} : StreamChoice{128, 512, false};
+  return {128, 512, false};
+}
+
+// design | columns                                                       | because
+// stream | whose rows are vectors, when there are tiles for every SM     | fewest instructions, widest
+// accesses words  | narrow ones of other widths, when they fill blocks            | the same, word by word
+// tiles  | the others; beyond a cluster's registers two reads            | any width; clusters of up to 16
+inline StridedDesign strided_design_for(const Strided& task) {
+  const int64_t busy = device_attribute(cudaDevAttrMultiProcessorCount);
+  const StreamTile tile = stream_tile_for(task, stream_choice_for(task));
+  if (tile.threads > 0 && task.outer * tile.tiles * tile.share >= busy) return StridedDesign::kStream;
+  constexpr int64_t kFilling = 8192;  // elements
+  const bool fills = task.length * task.inner >= kFilling && task.outer >= busy;
+  return fills && task.cell_bytes() < 16 && fits_words(task) ? StridedDesign::kWords : StridedDesign::kTiles;
+}
 
 // Of the backward; the widths are those of one tensor, and both rows are held. Not yet measured.
 // design     | rows                                          | because
