@@ -7,16 +7,25 @@
 
 namespace kernels::softmax {
 
-enum class Design { kVector, kCluster, kRing, kOnline, kRow };
+enum class Design { kVector, kCluster, kStaged, kRing, kOnline, kRow };
+
+// Blocks of 1024 threads that share a row in registers where that is the fastest; else 0.
+inline int blocks_for(const Task& task) {
+  if (task.dtype != Dtype::kFloat32 || !task.aligned() || !has_clusters()) return 0;
+  return task.vectors() <= 8192 ? 1 : task.vectors() <= 16384 ? 2 : 0;
+}
 
 // design     | rows                                          | because
 // vector     | up to 64 KiB                                  | in registers, no exchange between blocks
+// cluster    | float32 up to 256 KiB, aligned, on sm_90      | in registers, two blocks at the most
 // ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
 // online     | the others                                    | read twice, any card
 // row        | float64                                       | the plain kernel: nobody trains in float64
 inline Design design_for(const Task& task) {
   if (!task.known()) return Design::kRow;
-  if (task.vectors() <= kMostVectors) return Design::kVector;
+  const bool half = task.dtype != Dtype::kFloat32;  // a vector more than 64 KiB is too much for its registers
+  if (task.vectors() <= kMostVectors - (half && has_clusters() ? 1 : 0)) return Design::kVector;
+  if (blocks_for(task) > 0) return Design::kCluster;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 
