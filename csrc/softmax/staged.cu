@@ -32,8 +32,8 @@ cudaError_t staged_rows(const Task& task, const Staged& staged) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(all.x)>>;
     const auto [cluster, slice] = staged;
     return task.shifted()
-               ? launch_staged<T, kThreads, kBlocks, kBatch, true>(all, cluster, slice, task.stream)
-               : launch_staged<T, kThreads, kBlocks, kBatch, false>(all, cluster, slice, task.stream);
+               ? launch_staged<T, kThreads, kBlocks, kBatch, false, true>(all, cluster, slice, task.stream)
+               : launch_staged<T, kThreads, kBlocks, kBatch, false, false>(all, cluster, slice, task.stream);
   });
 }
 
