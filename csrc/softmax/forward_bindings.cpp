@@ -65,6 +65,8 @@ cudaError_t tuned_rows(const Task& task, const Tensor& x) {
       return vector_rows(task);
     case Design::kCluster:
       return cluster_rows(task, blocks_for(task), 1024);
+    case Design::kStaged:
+      return staged_rows(task, staged_for(task, 0));
     case Design::kRing:
       return in_ring(task, x, 0);
     case Design::kOnline:

@@ -9,52 +9,85 @@
 
 namespace kernels::softmax {
 
-// kJoined: a block sends one pair to each of its cluster, and not one of each warp.
+// How the blocks of a cluster tell each other their pairs: by stores and the cluster's barrier, or by stores
+// that a barrier in the receiver's shared memory counts; one pair of each warp, or one of the block.
+enum class Exchange { kBarrier, kCounted, kCountedOnce };
+
+// All pairs of a row, in shared memory, from one of each warp; and what a thread needs to reach them.
+template <int kWarps, Exchange kExchange>
+struct RowPairs {
+  static constexpr bool kOnce = kExchange == Exchange::kCountedOnce;
+  Barrier sent;
+  Partial warps[kOnce ? kWarps : 1], all[kMaxCluster * (kOnce ? 1 : kWarps)];
+
+#if __CUDA_ARCH__ >= 900
+  // By one thread, before the cluster's first barrier.
+  __device__ void listen(const Peers<true>& peers) {
+    if (kExchange == Exchange::kBarrier || peers.count == 1) return;
+    sent.init(1);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    sent.arrive_and_expect(peers.count * (kOnce ? 1 : kWarps) * sizeof(Partial));
+  }
+
+  // The pair of the row, in every thread; all threads call it, after the cluster's first barrier.
+  __device__ Partial exchanged(const Partial& mine, const Peers<true>& peers) {
+    const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    if constexpr (kExchange == Exchange::kBarrier) {
+      if (lane < peers.count) peers.put(&all[peers.rank * kWarps + warp], mine, lane);
+      peers.arrive();
+      peers.wait();
+      return combined(all, peers.count * kWarps);
+    }
+    if (peers.count == 1) {  // outside a cluster nobody may send, to itself either
+      Partial* const own = kOnce ? warps : all;
+      if (lane == 0) own[warp] = mine;
+      __syncthreads();
+      return combined(own, kWarps);
+    }
+    if constexpr (kOnce) {
+      if (lane == 0) warps[warp] = mine;
+      __syncthreads();
+      if (warp == 0) {
+        const Partial block = combined(warps, kWarps);
+        if (lane < peers.count) peers.send(&all[peers.rank], block, lane, sent);
+      }
+    } else {
+      if (lane < peers.count) peers.send(&all[peers.rank * kWarps + warp], mine, lane, sent);
+    }
+    sent.wait(0);  // so nobody leaves before all have sent to it
+    return combined(all, peers.count * (kOnce ? 1 : kWarps));
+  }
+#endif
+};
+
 // grid: rows * cluster size. Dynamic shared memory holds a slice of `slice` vectors.
-template <typename T, int kThreads, int kBlocks, int kBatch, bool kJoined, bool kShifted>
+template <typename T, int kThreads, int kBlocks, int kBatch, Exchange kExchange, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kBlocks) staged_kernel(Rows<T> all, int slice) {
 #if __CUDA_ARCH__ >= 900
-  constexpr int kWarps = kThreads / kWarp;
   extern __shared__ __align__(128) unsigned char memory[];
-  __shared__ Barrier full, exchanged;
-  __shared__ Partial pairs[kMaxCluster * (kJoined ? 1 : kWarps)], warps[kJoined ? kWarps : 1];
+  __shared__ Barrier full;
+  __shared__ RowPairs<kThreads / kWarp, kExchange> pairs;
   const Peers<true> peers;
   const Row<T, false> row(all, blockIdx.x / peers.count);
   const Held<T, kShifted> held(row, reinterpret_cast<uint4*>(memory), peers.rank, slice);
-  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const unsigned many = peers.count * (kJoined ? 1 : kWarps);
   if (threadIdx.x == 0) {
     full.init(1);
-    exchanged.init(1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     held.fetch(full);
-    exchanged.arrive_and_expect(many * sizeof(Partial));
+    pairs.listen(peers);
   }
   __syncthreads();
-  peers.arrive_relaxed();  // nobody may send to a block that does not listen yet
+  peers.arrive_relaxed();  // nobody may write to a block that does not run yet
   full.wait(0);
   const Partial mine = of_warp(held.template reduced<kThreads, kBatch>());
-  if constexpr (kJoined) {
-    if (lane == 0) warps[warp] = mine;
-    __syncthreads();
-  }
   peers.wait();
-  if constexpr (kJoined) {
-    if (warp == 0) {
-      const Partial block = combined(warps, kWarps);
-      if (lane < peers.count) peers.send(&pairs[peers.rank], block, lane, exchanged);
-    }
-  } else {
-    if (lane < peers.count) peers.send(&pairs[peers.rank * kWarps + warp], mine, lane, exchanged);
-  }
-  exchanged.wait(0);  // so nobody leaves before all have sent to it
-  held.template write<kThreads, kBatch>(combined(pairs, many));
+  held.template write<kThreads, kBatch>(pairs.exchanged(mine, peers));
 #endif
 }
 
-template <typename T, int kThreads, int kBlocks, int kBatch, bool kJoined, bool kShifted>
+template <typename T, int kThreads, int kBlocks, int kBatch, Exchange kExchange, bool kShifted>
 cudaError_t launch_staged(const Rows<T>& all, int cluster, int slice, cudaStream_t stream) {
-  auto* kernel = &staged_kernel<T, kThreads, kBlocks, kBatch, kJoined, kShifted>;
+  auto* kernel = &staged_kernel<T, kThreads, kBlocks, kBatch, kExchange, kShifted>;
   const int bytes = Held<T, kShifted>::room(slice) * 16;
   const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
