@@ -23,6 +23,7 @@ struct RingLoad {
   int tensors;            // whose rows are held together
   int64_t deep;           // stages that a ring should have
   int control_bytes;      // of shared memory beside the stages
+  int64_t step = 1;       // vectors of which a slice is a multiple
 };
 
 // For the current device. `team` 0 chooses by width and number of rows.

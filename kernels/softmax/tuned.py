@@ -3,8 +3,9 @@
 | slices | forward | backward (not yet measured) |
 |---|---|---|
 | along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
-| wider, to 1 MiB, compute capability 9.0 | as the next line | registers of a cluster (`cuda_cluster`) |
-| wider, compute capability 9.0 | shared memory of the blocks of a team (`cuda_ring`) | the same |
+| float32 to 128 KiB, aligned, sm_90 | registers of a block (`cuda_cluster`) | of a cluster (`cuda_cluster`) |
+| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | registers of one (`cuda_cluster`) |
+| wider, sm_90 | shared memory of the blocks of a team (`cuda_ring`) | the same |
 | others | two reads (`cuda_online`) | the same |
 | along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |
 | the same, little for a block, or few columns too long for a cluster | rows, on a copy | rows, on copies |
