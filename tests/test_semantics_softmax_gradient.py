@@ -45,18 +45,21 @@ def gradient(fn, x, upstream, dim=-1):
 
 
 def assert_right(fn, x, upstream, dim=-1):
-    """Against y * (g - sum(g * y)) in float64, y being the output as its dtype rounds it.
+    """Against y * (g - sum(g * y)) in float64, y being the output that is differentiated, as its dtype rounds it.
 
-    Within 2 float32 ulp of the terms, which may cancel, and one rounding to the dtype of the result.
+    Within 4 float32 eps of the terms, which may cancel, and one rounding to the dtype of the result. A sum of
+    257 products is the end of some 11 roundings: over 20000 rows of them the built-in's order of summation is
+    up to 2.9 eps off, that of a warp with four vectors a lane 3.0.
     """
-    with torch.no_grad():
-        y, g = fn(x, dim=dim).double(), upstream.double()
+    x = x.detach().requires_grad_()
+    out = fn(x, dim=dim)
+    (got,) = torch.autograd.grad(out, x, upstream)
+    y, g = out.detach().double(), upstream.double()
     expected = y * (g - (g * y).sum(dim, keepdim=True))
     terms = y * (g.abs() + (g * y).abs().sum(dim, keepdim=True))
-    got = gradient(fn, x, upstream, dim)
     assert got.dtype == x.dtype and got.shape == x.shape
     assert torch.equal(got.isnan(), expected.isnan()) and torch.equal(got.isinf(), expected.isinf())
-    wrong = (got.double() - expected).abs() > rounding(fn, expected, x.dtype) + 2**-22 * terms
+    wrong = (got.double() - expected).abs() > rounding(fn, expected, x.dtype) + 2**-21 * terms
     assert not (wrong & expected.isfinite()).any()
 
 

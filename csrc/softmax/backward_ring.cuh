@@ -32,12 +32,12 @@ struct GradSlices : Share {
   }
 
   // Vectors of shared memory that a stage takes.
-  __host__ __device__ static constexpr int room(int slice) { return 2 * Slice<T, kAligned>::room(slice); }
+  __host__ __device__ static constexpr int room(int piece) { return 2 * Slice<T, kAligned>::room(piece); }
 
   __device__ GradSlice<T, kAligned> at(const Turn& turn) const {
-    uint4* stage = memory + turn.stage * room(ring.slice);
-    return {{Row<T, kAligned>(all.g_to_dx, turn.row), *this, stage},
-            {Row<T, kAligned>(y_to_dx, turn.row), *this, stage + room(ring.slice) / 2}};
+    uint4* stage = memory + turn.stage.index * room(ring.piece);
+    return {{Row<T, kAligned>(all.g_to_dx, turn.row), *this, turn.piece, stage},
+            {Row<T, kAligned>(y_to_dx, turn.row), *this, turn.piece, stage + room(ring.piece) / 2}};
   }
 #if __CUDA_ARCH__ >= 900
   __device__ void fetch(const Turn& turn, Barrier& full) const {

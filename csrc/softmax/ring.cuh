@@ -1,8 +1,8 @@
 // Wide rows in shared memory: persistent blocks share each row, and every block keeps a ring of slices that
 // the copy engine (sm_90) fills ahead of need, so memory is read once and is always busy. A team's blocks
 // exchange one pair a row through memory. Warps have roles, and wait for each other only through barriers in
-// shared memory, so that none of them waits for the exchange: a slice is reduced `lag` rows before it is
-// written.
+// shared memory, so that none of them waits for the exchange: a stage, which holds a slice or a piece of one,
+// is reduced `lag` stages before it is written.
 #pragma once
 
 #include "power.cuh"
@@ -16,14 +16,14 @@ static_assert(kMaxTeam % kWarp == 0, "Every lane of the polling warp looks at kP
 constexpr int kRoleWarps = 3;        // beside the workers: producer, publisher, poller
 constexpr int kStageBoundary = 128;  // bytes, of the stages in shared memory
 
-// In shared memory, one entry a stage. As large as the compiler makes it before the stages, whose boundary it
-// shares.
+// In shared memory, one entry a stage or a row on its way, of which there are no more than stages. As large
+// as the compiler makes it before the stages, whose boundary it shares.
 template <int kWarps>
 struct alignas(kStageBoundary) Control {
-  Barrier full[kMaxStages];     // the slice is there
-  Barrier reduced[kMaxStages];  // partials are there
-  Barrier ready[kMaxStages];    // whole is there
-  Barrier empty[kMaxStages];    // the slice has been written out
+  Barrier full[kMaxStages];     // the stage is there
+  Barrier empty[kMaxStages];    // the stage has been written out
+  Barrier reduced[kMaxStages];  // a row's partials are there
+  Barrier ready[kMaxStages];    // a row's whole is there
   Partial partials[kMaxStages][kWarps], whole[kMaxStages];
 };
 
@@ -45,20 +45,41 @@ __device__ __forceinline__ bool arrived(const Partial& value) {
   return __float_as_uint(value.largest) != 0xffffffffu;
 }
 
-// Where a warp stands: its row, and the stage that holds this block's slice of it.
-struct Turn {
-  int64_t row;
-  int stage = 0;
+// A place in a ring, and the parity of its barriers' phase.
+struct Place {
+  int index = 0;
   unsigned parity = 0;
 
-  __device__ void next(int teams, int stages) {
-    row += teams;
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
+  __device__ void next(int count) {
+    if (++index < count) return;
+    index = 0;
+    parity ^= 1;
   }
 };
+
+// Where a warp stands: a piece of this block's slice of a row.
+struct Turn {
+  int64_t row;
+  int piece = 0;
+  Place stage = {}, slot = {};  // of the piece, and of the row
+
+  __device__ void next_row(const Ring& ring) {
+    row += ring.teams;
+    slot.next(ring.stages);
+  }
+  __device__ void next(const Ring& ring) {
+    stage.next(ring.stages);
+    if (++piece < ring.pieces) return;
+    piece = 0;
+    next_row(ring);
+  }
+};
+
+// The pair of two parts.
+__device__ __forceinline__ Partial joined(const Partial& a, const Partial& b) {
+  const float largest = fmaxf(a.largest, b.largest);
+  return {largest, rescaled(a, largest) + rescaled(b, largest)};
+}
 
 // Which rows, and which part of each, a block has: what the slices of every op start from.
 struct Share {
@@ -76,24 +97,32 @@ struct Share {
 
   __device__ Turn first() const { return {team}; }
   __device__ bool has(const Turn& turn) const { return turn.row < rows; }
-  __device__ void advance(Turn& turn) const { turn.next(ring.teams, ring.stages); }
 };
 
-// A block's part of one row, and the shared memory that gets it; a shifted one needs the vector behind it
-// too.
+// A piece of a block's slice of one row, and the shared memory that gets it; a shifted one needs the vector
+// behind it too.
 template <typename T, bool kAligned>
 struct Slice {
   Row<T, kAligned> row;
   uint4* memory;
   int begin, end;
 
-  __device__ Slice(const Row<T, kAligned>& row, const Share& share, uint4* memory)
-      : row(row),
-        memory(memory),
-        begin(share.part * share.ring.slice),
-        end(min(row.vectors(), begin + share.ring.slice)) {}
+  __device__ Slice(const Row<T, kAligned>& row, const Share& share, int piece, uint4* memory)
+      : row(row), memory(memory), begin(share.part * share.ring.slice + piece * share.ring.piece) {
+    const int last = min(row.vectors(), (share.part + 1) * share.ring.slice);
+    end = min(last, begin + share.ring.piece);
+#ifdef SOFTGRAD_CONGRUENT
+    this->memory += reinterpret_cast<uintptr_t>(row.source(begin)) / 16 % 8;
+#endif
+  }
 
-  __host__ __device__ static constexpr int room(int slice) { return slice + (kAligned ? 0 : 1); }
+#ifdef SOFTGRAD_CONGRUENT
+  __host__ __device__ static constexpr int room(int piece) {
+    return (piece + (kAligned ? 7 : 8) + 7) / 8 * 8;
+  }
+#else
+  __host__ __device__ static constexpr int room(int piece) { return piece + (kAligned ? 0 : 1); }
+#endif
 
   __device__ Piece piece() const { return {row, begin, end}; }
 
@@ -108,33 +137,40 @@ struct Slice {
 template <int kThreads, typename Slices>
 __device__ __forceinline__ void work(const Slices& slices, Control<kThreads / kWarp>& control) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const Ring& ring = slices.ring;
   Turn reducing = slices.first(), writing = slices.first();
+  Partial mine;
   for (int ahead = 0; slices.has(writing);) {
     if (slices.has(reducing)) {
-      control.full[reducing.stage].wait(reducing.parity);
-      const Partial mine = of_warp(slices.template reduce<kThreads>(reducing));
-      if (lane == 0) {
-        control.partials[reducing.stage][warp] = mine;
-        control.reduced[reducing.stage].arrive();
+      control.full[reducing.stage.index].wait(reducing.stage.parity);
+      const Partial piece = slices.template reduce<kThreads>(reducing);
+      mine = reducing.piece == 0 ? piece : joined(mine, piece);
+      if (reducing.piece == ring.pieces - 1) {
+        const Partial all = of_warp(mine);
+        if (lane == 0) {
+          control.partials[reducing.slot.index][warp] = all;
+          control.reduced[reducing.slot.index].arrive();
+        }
       }
-      slices.advance(reducing);
+      reducing.next(ring);
     }
-    if (ahead++ < slices.ring.lag) continue;
-    control.ready[writing.stage].wait(writing.parity);
-    slices.template write<kThreads>(writing, control.whole[writing.stage]);
+    if (ahead++ < ring.lag) continue;
+    if (writing.piece == 0) control.ready[writing.slot.index].wait(writing.slot.parity);
+    slices.template write<kThreads>(writing, control.whole[writing.slot.index]);
     __syncwarp();
-    if (lane == 0) control.empty[writing.stage].arrive();
-    slices.advance(writing);
+    if (lane == 0) control.empty[writing.stage.index].arrive();
+    writing.next(ring);
   }
 }
 
-// One thread of a warp: asks for each slice as soon as there is room.
+// One thread of a warp: asks for each piece as soon as there is room.
 template <typename Slices, int kWarps>
 __device__ __forceinline__ void produce(const Slices& slices, Control<kWarps>& control) {
   if (threadIdx.x % kWarp != 0) return;
-  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
-    control.empty[turn.stage].wait(turn.parity ^ 1);  // a new barrier's phase before the first has ended
-    slices.fetch(turn, control.full[turn.stage]);
+  for (Turn turn = slices.first(); slices.has(turn); turn.next(slices.ring)) {
+    // A new barrier's phase before the first has ended.
+    control.empty[turn.stage.index].wait(turn.stage.parity ^ 1);
+    slices.fetch(turn, control.full[turn.stage.index]);
   }
 }
 
@@ -149,11 +185,11 @@ template <typename Slices, int kWarps>
 __device__ __forceinline__ void publish_parts(const Slices& slices, Control<kWarps>& control,
                                               Partial* published) {
   const int team = slices.ring.team;
-  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
-    control.reduced[turn.stage].wait(turn.parity);
-    const Partial part = combined(control.partials[turn.stage], kWarps);
+  for (Turn turn = slices.first(); slices.has(turn); turn.next_row(slices.ring)) {
+    control.reduced[turn.slot.index].wait(turn.slot.parity);
+    const Partial part = combined(control.partials[turn.slot.index], kWarps);
     if (team == 1) {
-      announce(part, control.whole[turn.stage], control.ready[turn.stage]);
+      announce(part, control.whole[turn.slot.index], control.ready[turn.slot.index]);
     } else if (threadIdx.x % kWarp == 0) {
       publish(published + turn.row * team + slices.part, part);
     }
@@ -166,8 +202,8 @@ __device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>
                                            const Partial* published) {
   const int team = slices.ring.team, lane = threadIdx.x % kWarp;
   if (team == 1) return;
-  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
-    control.reduced[turn.stage].wait(turn.parity);  // before that the row cannot be complete
+  for (Turn turn = slices.first(); slices.has(turn); turn.next_row(slices.ring)) {
+    control.reduced[turn.slot.index].wait(turn.slot.parity);  // before that the row cannot be complete
     const Partial* slots = published + turn.row * team;
     Partial parts[kPolls], mine{-INFINITY, 0};
     for (bool complete = false; !complete;) {
@@ -184,7 +220,7 @@ __device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>
     for (const Partial& part : parts) mine.largest = fmaxf(mine.largest, part.largest);
 #pragma unroll
     for (const Partial& part : parts) mine.sum += rescaled(part, mine.largest);
-    announce(of_warp(mine), control.whole[turn.stage], control.ready[turn.stage]);
+    announce(of_warp(mine), control.whole[turn.slot.index], control.ready[turn.slot.index]);
   }
 }
 #endif
@@ -222,7 +258,7 @@ template <typename Slices, int kThreads>
 cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Ring& ring, void* published,
                         cudaStream_t stream) {
   auto* kernel = &ring_kernel<Slices, kThreads>;
-  const int bytes = ring.stages * Slices::room(ring.slice) * 16;
+  const int bytes = ring.stages * Slices::room(ring.piece) * 16;
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
   if (ring.team > 1) {

@@ -6,14 +6,16 @@
 namespace kernels::softmax {
 
 constexpr int kMaxTeam = 160;
-constexpr int kMaxStages = 12;
+constexpr int kMaxStages = 24;
 
 struct Ring {
   int team;    // blocks that share a row; 0: no ring holds it
   int teams;   // rows in flight
-  int slice;   // vectors of a row that a block holds
-  int stages;  // slices that a block holds, more than `lag`
-  int lag;     // rows that a block reduces before it writes the first of them
+  int slice;   // vectors of a row that a block has
+  int pieces;  // in which they come and go: as many stages
+  int piece;   // vectors of a stage
+  int stages;  // that a block holds, more than `lag`
+  int lag;     // stages that a block reduces before it writes the first; the last of a row is among them
 };
 
 // What there is to share.
