@@ -11,15 +11,18 @@ namespace kernels::softmax {
 template <int kTeam>
 constexpr int kScalarThreads = kTeam < kWarpThreads ? kWarpThreads : kTeam;
 
-// kTeam threads hold both rows in registers, kItems elements of each. grid: a block for each row, or for as
-// many rows as it has teams of at most a warp.
-template <typename T, int kTeam, int kItems>
+// kTeam threads hold both rows in registers, kItems elements of each; where kCluster, the teams of a cluster
+// of blocks share a row. grid: the blocks of all rows, or a block for as many rows as it has teams of at most
+// a warp.
+template <typename T, int kTeam, int kItems, bool kCluster>
 __global__ void __launch_bounds__(kScalarThreads<kTeam>, kResidentThreads / kScalarThreads<kTeam>)
     scalar_backward_kernel(GradRows<T> all) {
   constexpr int kRows = kScalarThreads<kTeam> / kTeam;
-  static_assert(kRows == 1 || kTeam <= kWarp, "Teams of several warps have a block each.");
-  const int lane = threadIdx.x % kTeam;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kTeam;
+  static_assert(kRows == 1 || (kTeam <= kWarp && !kCluster), "Teams of several warps have a block each.");
+  const Peers<kCluster> peers;
+  peers.arrive();  // nobody's shared memory may be written before it runs
+  const int lane = peers.rank * (kTeam * kItems) + threadIdx.x % kTeam;
+  const int64_t row = static_cast<int64_t>(blockIdx.x / peers.count) * kRows + threadIdx.x / kTeam;
   const Rows<T>& rows = all.g_to_dx;
   const int cols = row < rows.rows ? static_cast<int>(rows.cols) : 0;  // the shuffles want every lane
   const int count = (cols - lane + kTeam - 1) / kTeam;                 // of this thread's elements
@@ -42,8 +45,8 @@ __global__ void __launch_bounds__(kScalarThreads<kTeam>, kResidentThreads / kSca
   if constexpr (kRows > 1) {
     sum = lanes_sum<kTeam>(sum);
   } else {
-    __shared__ float partials[kTeam / kWarp];
-    sum = sum_of_row<kTeam / kWarp>(sum, partials, Peers<false>());
+    __shared__ float partials[(kCluster ? kMaxCluster : 1) * (kTeam / kWarp)];
+    sum = sum_of_row<kTeam / kWarp>(sum, partials, peers);
   }
   T* dx_first = rows.y + row * rows.cols + lane;
   asm volatile("" : "+l"(dx_first));
@@ -60,8 +63,14 @@ cudaError_t launch_scalar_backward(const GradRows<T>& all, cudaStream_t stream) 
   constexpr int kThreads = kScalarThreads<kTeam>;
   const int64_t blocks = ceil_div(all.g_to_dx.rows, kThreads / kTeam);
   if (blocks > 2147483647) return cudaErrorInvalidConfiguration;
-  scalar_backward_kernel<T, kTeam, kItems><<<blocks, kThreads, 0, stream>>>(all);
+  scalar_backward_kernel<T, kTeam, kItems, false><<<blocks, kThreads, 0, stream>>>(all);
   return cudaGetLastError();
+}
+
+template <typename T, int kThreads, int kItems>
+cudaError_t launch_scalar_cluster_backward(const GradRows<T>& all, int cluster, cudaStream_t stream) {
+  return launch_together(&scalar_backward_kernel<T, kThreads, kItems, true>, all.g_to_dx.rows * cluster,
+                         kThreads, 0, cluster, stream, all);
 }
 
 }  // namespace kernels::softmax
