@@ -204,6 +204,26 @@ def test_every_width_of_the_designs(own, dtype):
             assert_right(own, randn(7, cols, dtype=dtype), randn(7, cols + 3, dtype=dtype)[:, 3:])
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("cols", [40, 80, 160, 288, 640, 1280, 2560, 5120, 8704])
+def test_every_width_of_rows_read_an_element_a_load(cols):
+    fn = load("softmax", "cuda_vector")
+    for width in (cols, cols + 1):
+        assert_right(fn, randn(7, width), randn(7, width + 3)[:, 3:])
+
+
+# More rows than are on their way at once; slices of one piece and of several; lines that start before the row.
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("team", [1, 2, 5, 33, 132])
+@pytest.mark.parametrize("cols", [20000, 20001])
+def test_teams_and_pieces_of_the_ring(cols, team, dtype):
+    ring = load("softmax", "cuda_ring")
+    x, upstream = randn(300, cols, dtype=dtype), randn(300, cols + 3, dtype=dtype)
+    assert_right(lambda x, dim: ring(x, dim, team), x, upstream[:, 3:])
+    assert_right(lambda x, dim: ring(x, dim, team), x, upstream[:, :-3].contiguous())
+
+
 @pytest.mark.parametrize("name", ["builtin", "cuda_row", "tuned", "cpp"])
 def test_float64(name):
     fn = load("softmax", name)

@@ -29,7 +29,4 @@ cudaError_t ring_backward(const GradTask& task, const Ring& ring, void* scratch)
 // Elements of a row that a block's registers hold, read one by one.
 constexpr int64_t kMostScalarCols = 1024 * 17;
 
-// Vectors of a row that a cluster's registers hold.
-constexpr int64_t kMostClusterVectors = 16 * 1024 * 4;
-
 }  // namespace kernels::softmax

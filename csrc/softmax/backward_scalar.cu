@@ -4,17 +4,17 @@
 namespace kernels::softmax {
 namespace {
 
-// As few threads as hold the row with 17 elements of each tensor.
+// Five elements of each tensor a thread, and more where a block would have more than 1024 threads.
 cudaError_t by_width(const GradRows<float>& all, cudaStream_t stream) {
   const int64_t cols = all.g_to_dx.cols;
   if (cols <= 8 * 5) return launch_scalar_backward<float, 8, 5>(all, stream);
   if (cols <= 16 * 5) return launch_scalar_backward<float, 16, 5>(all, stream);
   if (cols <= 32 * 5) return launch_scalar_backward<float, 32, 5>(all, stream);
   if (cols <= 32 * 9) return launch_scalar_backward<float, 32, 9>(all, stream);
-  if (cols <= 32 * 17) return launch_scalar_backward<float, 32, 17>(all, stream);
-  if (cols <= 128 * 9) return launch_scalar_backward<float, 128, 9>(all, stream);
-  if (cols <= 128 * 17) return launch_scalar_backward<float, 128, 17>(all, stream);
-  if (cols <= 256 * 17) return launch_scalar_backward<float, 256, 17>(all, stream);
+  if (cols <= 128 * 5) return launch_scalar_backward<float, 128, 5>(all, stream);
+  if (cols <= 256 * 5) return launch_scalar_backward<float, 256, 5>(all, stream);
+  if (cols <= 512 * 5) return launch_scalar_backward<float, 512, 5>(all, stream);
+  if (cols <= 1024 * 5) return launch_scalar_backward<float, 1024, 5>(all, stream);
   if (cols <= 512 * 17) return launch_scalar_backward<float, 512, 17>(all, stream);
   return launch_scalar_backward<float, 1024, 17>(all, stream);
 }

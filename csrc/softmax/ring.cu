@@ -39,8 +39,7 @@ Ring ring_of(const RingLoad& load, int team) {
       if (blocks % team == 0 && enough && !split) break;
     }
   }
-  const auto slice = static_cast<int>(slice_of(team) - load.beside);
-  Ring ring{team, 0, slice, 1, slice, 0, 0};
+  Ring ring{team, 0, static_cast<int>(slice_of(team) - load.beside), 0, 0};
   ring.stages = static_cast<int>(std::min<int64_t>(room / slice_of(team), kMaxStages));
   ring.teams = static_cast<int>(std::min<int64_t>(blocks / team, load.rows));
   ring.lag = team == 1 ? 1 : std::clamp(ring.stages - 2, 1, kMostLag);

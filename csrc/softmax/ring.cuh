@@ -1,8 +1,8 @@
 // Wide rows in shared memory: persistent blocks share each row, and every block keeps a ring of slices that
 // the copy engine (sm_90) fills ahead of need, so memory is read once and is always busy. A team's blocks
 // exchange one pair a row through memory. Warps have roles, and wait for each other only through barriers in
-// shared memory, so that none of them waits for the exchange: a stage, which holds a slice or a piece of one,
-// is reduced `lag` stages before it is written.
+// shared memory, so that none of them waits for the exchange: a slice is reduced `lag` rows before it is
+// written, or other warps write it than reduce it.
 #pragma once
 
 #include "power.cuh"
@@ -13,17 +13,22 @@ namespace kernels::softmax {
 
 constexpr int kPolls = kMaxTeam / kWarp;  // a warp polls all blocks of a team at once
 static_assert(kMaxTeam % kWarp == 0, "Every lane of the polling warp looks at kPolls blocks.");
-constexpr int kRoleWarps = 3;        // beside the workers: producer, publisher, poller
+// Beside the workers: producer, publisher, poller, of which there are two where writers are apart: a row is
+// polled for longer than some slices take to come.
+template <int kWriters>
+constexpr int kPollers = kWriters ? 2 : 1;
+template <int kWriters>
+constexpr int kRoleWarps = 2 + kPollers<kWriters>;
 constexpr int kStageBoundary = 128;  // bytes, of the stages in shared memory
 
-// In shared memory, one entry a stage or a row on its way, of which there are no more than stages. As large
-// as the compiler makes it before the stages, whose boundary it shares.
+// In shared memory, one entry a stage, or a row, of which there are never more. As large as the compiler
+// makes it before the stages, whose boundary it shares.
 template <int kWarps>
 struct alignas(kStageBoundary) Control {
-  Barrier full[kMaxStages];     // the stage is there
-  Barrier empty[kMaxStages];    // the stage has been written out
+  Barrier full[kMaxStages];     // the slice, or the piece, is there
   Barrier reduced[kMaxStages];  // a row's partials are there
   Barrier ready[kMaxStages];    // a row's whole is there
+  Barrier empty[kMaxStages];    // the slice, or the piece, has been written out
   Partial partials[kMaxStages][kWarps], whole[kMaxStages];
 };
 
@@ -45,41 +50,33 @@ __device__ __forceinline__ bool arrived(const Partial& value) {
   return __float_as_uint(value.largest) != 0xffffffffu;
 }
 
-// A place in a ring, and the parity of its barriers' phase.
-struct Place {
-  int index = 0;
+// Where a warp stands: its row, the stage that holds this block's slice of it, or a piece of that, and what
+// belongs to the row. With slices of one piece `slot` goes with `stage`.
+struct Turn {
+  int64_t row;
+  int stage = 0;
   unsigned parity = 0;
+  int piece = 0, slot = 0;
+  unsigned slot_parity = 0;
 
-  __device__ void next(int count) {
-    if (++index < count) return;
-    index = 0;
+  __device__ void next(const Ring& ring) {
+    step(stage, parity, ring.stages);
+    if (++piece == ring.pieces) next_row(ring);
+  }
+  // For those who see to whole rows, and leave `stage` alone.
+  __device__ void next_row(const Ring& ring) {
+    row += ring.teams;
+    piece = 0;
+    step(slot, slot_parity, ring.stages);
+  }
+
+ private:
+  __device__ static void step(int& place, unsigned& parity, int count) {
+    if (++place < count) return;
+    place = 0;
     parity ^= 1;
   }
 };
-
-// Where a warp stands: a piece of this block's slice of a row.
-struct Turn {
-  int64_t row;
-  int piece = 0;
-  Place stage = {}, slot = {};  // of the piece, and of the row
-
-  __device__ void next_row(const Ring& ring) {
-    row += ring.teams;
-    slot.next(ring.stages);
-  }
-  __device__ void next(const Ring& ring) {
-    stage.next(ring.stages);
-    if (++piece < ring.pieces) return;
-    piece = 0;
-    next_row(ring);
-  }
-};
-
-// The pair of two parts.
-__device__ __forceinline__ Partial joined(const Partial& a, const Partial& b) {
-  const float largest = fmaxf(a.largest, b.largest);
-  return {largest, rescaled(a, largest) + rescaled(b, largest)};
-}
 
 // Which rows, and which part of each, a block has: what the slices of every op start from.
 struct Share {
@@ -97,32 +94,24 @@ struct Share {
 
   __device__ Turn first() const { return {team}; }
   __device__ bool has(const Turn& turn) const { return turn.row < rows; }
+  __device__ void advance(Turn& turn) const { turn.next(ring); }
 };
 
-// A piece of a block's slice of one row, and the shared memory that gets it; a shifted one needs the vector
-// behind it too.
+// A block's part of one row, and the shared memory that gets it; a shifted one needs the vector behind it
+// too.
 template <typename T, bool kAligned>
 struct Slice {
   Row<T, kAligned> row;
   uint4* memory;
   int begin, end;
 
-  __device__ Slice(const Row<T, kAligned>& row, const Share& share, int piece, uint4* memory)
-      : row(row), memory(memory), begin(share.part * share.ring.slice + piece * share.ring.piece) {
-    const int last = min(row.vectors(), (share.part + 1) * share.ring.slice);
-    end = min(last, begin + share.ring.piece);
-#ifdef SOFTGRAD_CONGRUENT
-    this->memory += reinterpret_cast<uintptr_t>(row.source(begin)) / 16 % 8;
-#endif
-  }
+  __device__ Slice(const Row<T, kAligned>& row, const Share& share, uint4* memory)
+      : row(row),
+        memory(memory),
+        begin(share.part * share.ring.slice),
+        end(min(row.vectors(), begin + share.ring.slice)) {}
 
-#ifdef SOFTGRAD_CONGRUENT
-  __host__ __device__ static constexpr int room(int piece) {
-    return (piece + (kAligned ? 7 : 8) + 7) / 8 * 8;
-  }
-#else
-  __host__ __device__ static constexpr int room(int piece) { return piece + (kAligned ? 0 : 1); }
-#endif
+  __host__ __device__ static constexpr int room(int slice) { return slice + (kAligned ? 0 : 1); }
 
   __device__ Piece piece() const { return {row, begin, end}; }
 
@@ -137,40 +126,64 @@ struct Slice {
 template <int kThreads, typename Slices>
 __device__ __forceinline__ void work(const Slices& slices, Control<kThreads / kWarp>& control) {
   const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-  const Ring& ring = slices.ring;
   Turn reducing = slices.first(), writing = slices.first();
-  Partial mine;
   for (int ahead = 0; slices.has(writing);) {
     if (slices.has(reducing)) {
-      control.full[reducing.stage.index].wait(reducing.stage.parity);
-      const Partial piece = slices.template reduce<kThreads>(reducing);
-      mine = reducing.piece == 0 ? piece : joined(mine, piece);
-      if (reducing.piece == ring.pieces - 1) {
-        const Partial all = of_warp(mine);
-        if (lane == 0) {
-          control.partials[reducing.slot.index][warp] = all;
-          control.reduced[reducing.slot.index].arrive();
-        }
+      control.full[reducing.stage].wait(reducing.parity);
+      const Partial mine = of_warp(slices.template reduce<kThreads>(reducing));
+      if (lane == 0) {
+        control.partials[reducing.stage][warp] = mine;
+        control.reduced[reducing.stage].arrive();
       }
-      reducing.next(ring);
+      slices.advance(reducing);
     }
-    if (ahead++ < ring.lag) continue;
-    if (writing.piece == 0) control.ready[writing.slot.index].wait(writing.slot.parity);
-    slices.template write<kThreads>(writing, control.whole[writing.slot.index]);
+    if (ahead++ < slices.ring.lag) continue;
+    control.ready[writing.stage].wait(writing.parity);
+    slices.template write<kThreads>(writing, control.whole[writing.stage]);
     __syncwarp();
-    if (lane == 0) control.empty[writing.stage.index].arrive();
-    writing.next(ring);
+    if (lane == 0) control.empty[writing.stage].arrive();
+    slices.advance(writing);
   }
 }
 
-// One thread of a warp: asks for each piece as soon as there is room.
+// Those who reduce and do not write: they never wait for the exchange.
+template <int kThreads, typename Slices>
+__device__ __forceinline__ void reduce_all(const Slices& slices, Control<kThreads / kWarp>& control) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  Partial mine{};
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    const auto slice = slices.at(turn);
+    control.full[turn.stage].wait(turn.parity);
+    const Partial piece = slice.template reduce<kThreads>(threadIdx.x);
+    mine = turn.piece == 0 ? piece : slices.joined(mine, piece);
+    if (turn.piece < slices.ring.pieces - 1) continue;
+    const Partial all = slices.of_warp(mine);
+    if (lane != 0) continue;
+    control.partials[turn.slot][warp] = all;
+    control.reduced[turn.slot].arrive();
+  }
+}
+
+// Those who write and do not reduce: they never wait for a load.
+template <int kThreads, typename Slices, int kWarps>
+__device__ __forceinline__ void write_all(const Slices& slices, Control<kWarps>& control, int thread) {
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    const auto slice = slices.at(turn);
+    if (turn.piece == 0) control.ready[turn.slot].wait(turn.slot_parity);
+    control.full[turn.stage].wait(turn.parity);  // long ended: shows what the copy engine wrote
+    slice.template write<kThreads>(thread, control.whole[turn.slot]);
+    __syncwarp();
+    if (thread % kWarp == 0) control.empty[turn.stage].arrive();
+  }
+}
+
+// One thread of a warp: asks for each slice as soon as there is room.
 template <typename Slices, int kWarps>
 __device__ __forceinline__ void produce(const Slices& slices, Control<kWarps>& control) {
   if (threadIdx.x % kWarp != 0) return;
-  for (Turn turn = slices.first(); slices.has(turn); turn.next(slices.ring)) {
-    // A new barrier's phase before the first has ended.
-    control.empty[turn.stage.index].wait(turn.stage.parity ^ 1);
-    slices.fetch(turn, control.full[turn.stage.index]);
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    control.empty[turn.stage].wait(turn.parity ^ 1);  // a new barrier's phase before the first has ended
+    slices.fetch(turn, control.full[turn.stage]);
   }
 }
 
@@ -186,24 +199,26 @@ __device__ __forceinline__ void publish_parts(const Slices& slices, Control<kWar
                                               Partial* published) {
   const int team = slices.ring.team;
   for (Turn turn = slices.first(); slices.has(turn); turn.next_row(slices.ring)) {
-    control.reduced[turn.slot.index].wait(turn.slot.parity);
-    const Partial part = combined(control.partials[turn.slot.index], kWarps);
+    control.reduced[turn.slot].wait(turn.slot_parity);
+    const Partial part = combined(control.partials[turn.slot], kWarps);
     if (team == 1) {
-      announce(part, control.whole[turn.slot.index], control.ready[turn.slot.index]);
+      announce(part, control.whole[turn.slot], control.ready[turn.slot]);
     } else if (threadIdx.x % kWarp == 0) {
       publish(published + turn.row * team + slices.part, part);
     }
   }
 }
 
-// A warp: gathers what the team's blocks published.
-template <typename Slices, int kWarps>
+// A warp, one of kTurns that take turns: gathers what the team's blocks published.
+template <int kTurns, typename Slices, int kWarps>
 __device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>& control,
-                                           const Partial* published) {
+                                           const Partial* published, int poller) {
   const int team = slices.ring.team, lane = threadIdx.x % kWarp;
   if (team == 1) return;
+  int number = 0;
   for (Turn turn = slices.first(); slices.has(turn); turn.next_row(slices.ring)) {
-    control.reduced[turn.slot.index].wait(turn.slot.parity);  // before that the row cannot be complete
+    if (number++ % kTurns != poller) continue;
+    control.reduced[turn.slot].wait(turn.slot_parity);  // before that the row cannot be complete
     const Partial* slots = published + turn.row * team;
     Partial parts[kPolls], mine{-INFINITY, 0};
     for (bool complete = false; !complete;) {
@@ -220,18 +235,19 @@ __device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>
     for (const Partial& part : parts) mine.largest = fmaxf(mine.largest, part.largest);
 #pragma unroll
     for (const Partial& part : parts) mine.sum += rescaled(part, mine.largest);
-    announce(of_warp(mine), control.whole[turn.slot.index], control.ready[turn.slot.index]);
+    announce(of_warp(mine), control.whole[turn.slot], control.ready[turn.slot]);
   }
 }
 #endif
 
+// kWriters: threads that write what kThreads others have reduced; 0: those do both, slices of one piece.
 // grid: teams * ring.team blocks, all of them resident at once where a team has more than one.
 // published: [rows, ring.team], all ones.
-template <typename Slices, int kThreads>
-__global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
+template <typename Slices, int kThreads, int kWriters>
+__global__ void __launch_bounds__(kThreads + kWriters + kRoleWarps<kWriters> * kWarp, 1)
     ring_kernel(typename Slices::All all, Ring ring, Partial* published) {
 #if __CUDA_ARCH__ >= 900
-  constexpr int kWarps = kThreads / kWarp;
+  constexpr int kWarps = kThreads / kWarp, kWriting = (kWriters ? kWriters : kThreads) / kWarp;
   extern __shared__ __align__(kStageBoundary) unsigned char memory[];
   __shared__ Control<kWarps> control;
   const Slices slices(all, ring, memory);
@@ -240,25 +256,31 @@ __global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
       control.full[s].init(1);
       control.reduced[s].init(kWarps);
       control.ready[s].init(1);
-      control.empty[s].init(kWarps);
+      control.empty[s].init(kWriting);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  const int role = static_cast<int>(threadIdx.x / kWarp) - kWarps;
-  if (role < 0) work<kThreads>(slices, control);
+  const int writer = static_cast<int>(threadIdx.x) - kThreads, role = (writer - kWriters) / kWarp;
+  if constexpr (kWriters > 0) {
+    if (writer < 0) reduce_all<kThreads>(slices, control);
+    if (writer >= 0 && writer < kWriters) write_all<kWriters>(slices, control, writer);
+  } else {
+    if (writer < 0) work<kThreads>(slices, control);
+  }
+  if (writer < kWriters) return;
   if (role == 0) produce(slices, control);
   if (role == 1) publish_parts(slices, control, published);
-  if (role == 2) poll_parts(slices, control, published);
+  if (role >= 2) poll_parts<kPollers<kWriters>>(slices, control, published, role - 2);
 #endif
 }
 
 // `published`: [rows, ring.team] on the device, of any content; not used where a team is one block.
-template <typename Slices, int kThreads>
+template <typename Slices, int kThreads, int kWriters = 0>
 cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Ring& ring, void* published,
                         cudaStream_t stream) {
-  auto* kernel = &ring_kernel<Slices, kThreads>;
-  const int bytes = ring.stages * Slices::room(ring.piece) * 16;
+  auto* kernel = &ring_kernel<Slices, kThreads, kWriters>;
+  const int bytes = ring.stages * Slices::room(ring.piece()) * 16;
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
   if (ring.team > 1) {
@@ -270,7 +292,7 @@ cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Rin
   together.val.cooperative = ring.team > 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(ring.teams * ring.team);
-  config.blockDim = dim3(kThreads + kRoleWarps * kWarp);
+  config.blockDim = dim3(kThreads + kWriters + kRoleWarps<kWriters> * kWarp);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
   config.attrs = &together;

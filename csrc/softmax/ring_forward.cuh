@@ -60,10 +60,10 @@ struct ForwardSlices : Share {
       : Share(ring, memory, all.rows), all(all) {}
 
   // Vectors of shared memory that a stage takes.
-  __host__ __device__ static constexpr int room(int piece) { return Slice<T, kAligned>::room(piece); }
+  __host__ __device__ static constexpr int room(int slice) { return Slice<T, kAligned>::room(slice); }
 
   __device__ Slice<T, kAligned> at(const Turn& turn) const {
-    return {Row<T, kAligned>(all, turn.row), *this, turn.piece, memory + turn.stage.index * room(ring.piece)};
+    return {Row<T, kAligned>(all, turn.row), *this, memory + turn.stage * room(ring.slice)};
   }
 #if __CUDA_ARCH__ >= 900
   __device__ void fetch(const Turn& turn, Barrier& full) const {

@@ -34,18 +34,6 @@ struct Barrier {
         "r"(parity)
         : "memory");
   }
-  // Whether a wait would end at once.
-  __device__ bool passed(unsigned parity) {
-    unsigned done;
-    asm volatile(
-        "{\n.reg .pred done;\n"
-        "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-        "selp.u32 %0, 1, 0, done;\n}"
-        : "=r"(done)
-        : "r"(address()), "r"(parity)
-        : "memory");
-    return done != 0;
-  }
   // `bytes` from device memory, by the copy engine; both ends on 16-byte boundaries.
   __device__ void copy(void* to, const void* from, unsigned bytes) {
     asm volatile(
