@@ -45,11 +45,11 @@ def gradient(fn, x, upstream, dim=-1):
 
 
 def assert_right(fn, x, upstream, dim=-1):
-    """Against y * (g - sum(g * y)) in float64, y being the output that is differentiated, as its dtype rounds it.
+    """Against y * (g - sum(g * y)) in float64, y being the very output, as its dtype rounds it.
 
     Within 4 float32 eps of the terms, which may cancel, and one rounding to the dtype of the result. A sum of
-    257 products is the end of some 11 roundings: over 20000 rows of them the built-in's order of summation is
-    up to 2.9 eps off, that of a warp with four vectors a lane 3.0.
+    257 products is the end of some 11 roundings: over 100000 rows of them an H200's built-in was up to 3.5
+    eps off, these kernels 3.2.
     """
     x = x.detach().requires_grad_()
     out = fn(x, dim=dim)
@@ -212,7 +212,7 @@ def test_every_width_of_rows_read_an_element_a_load(cols):
         assert_right(fn, randn(7, width), randn(7, width + 3)[:, 3:])
 
 
-# More rows than are on their way at once; slices of one piece and of several; lines that start before the row.
+# More rows than are on their way at once; slices of one piece and of several; lines that start before a row.
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("team", [1, 2, 5, 33, 132])
