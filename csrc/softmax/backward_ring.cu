@@ -11,9 +11,6 @@ constexpr int kReducers = 256, kWriters = 256;
 // Vectors of each tensor that a stage should hold at most: then a block has six or seven of them.
 constexpr int64_t kMostPiece = 1024;
 
-// Of one tensor, with what a row's start between two lines may take.
-int64_t line_vectors(const Task& rows) { return rows.vectors() + (rows.aligned() ? 0 : 7); }
-
 int piece_room(const Task& rows, const Ring& ring) {
   return rows.aligned() ? GradPiece<float, true>::room(ring.piece())
                         : GradPiece<float, false>::room(ring.piece());
@@ -27,7 +24,9 @@ Ring ring_for(const GradTask& task, int team) {
   const int blocks = device_attribute(cudaDevAttrMultiProcessorCount);
   const int bytes =
       device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - int{sizeof(Control<kReducers / kWarp>)};
-  const auto slice_of = [&](int team) { return ceil_div(line_vectors(rows), team * 8) * 8; };
+  const auto slice_of = [&](int team) {
+    return ceil_div(vectors_on_lines(rows), team * kLineVectors) * kLineVectors;
+  };
   if (team == 0) {
     for (team = 1; team < std::min(blocks, kMaxTeam); ++team) {
       if (blocks % team == 0 && slice_of(team) <= kMostPiece) break;

@@ -7,34 +7,40 @@
 
 namespace kernels::softmax {
 
-// A piece of what a block has of a row. Its vectors are counted from where the output has lines of 128 bytes,
-// so that warps write whole lines; `begin` is negative where the first line starts before the row. Both
-// tensors' lines stay lines in shared memory.
+constexpr int kLineVectors = 8;  // 128 bytes, which memory takes as one
+
+// Vectors of a row of one tensor, counted from the line that it starts in.
+inline int64_t vectors_on_lines(const Task& rows) {
+  const auto bits =
+      reinterpret_cast<uintptr_t>(rows.y) | static_cast<uintptr_t>(rows.cols * rows.item_bytes());
+  return rows.vectors() + (bits % (16 * kLineVectors) == 0 ? 0 : kLineVectors - 1);
+}
+
+// A piece of what a block has of a row, cut where the output has lines, so that warps write whole ones.
+// Both tensors' lines stay lines in shared memory.
 template <typename T, bool kAligned>
 struct GradPiece {
-  static constexpr int kLine = 8, kBatch = 4;
+  static constexpr int kBatch = 4;
 
   Row<T, kAligned> g, y;
   uint4 *g_memory, *y_memory;
   int begin, end;
 
-  // Vectors of shared memory for one tensor; a shifted one needs the vector behind it too.
+  // Vectors of shared memory for one tensor, which may start anywhere in a line; a shifted one needs the
+  // vector behind it too.
   HOST_DEVICE static constexpr int room(int piece) {
-    return (piece + (kAligned ? 0 : kLine) + kLine - 1) / kLine * kLine;
+    return (piece + (kAligned ? 7 : 8) + kLineVectors - 1) / kLineVectors * kLineVectors;
   }
 
   __device__ GradPiece(const GradRows<T>& all, const Rows<T>& y_to_dx, const Share& share, const Turn& turn)
       : g(all.g_to_dx, turn.row), y(y_to_dx, turn.row) {
-    const int piece = share.ring.piece(), first = share.part * share.ring.slice;
-    const int before = kAligned ? 0 : line_of(g.y);
+    const int piece = share.ring.piece(), first = share.part * share.ring.slice, before = line_of(g.y);
     begin = first + turn.piece * piece - before;
     end = min(g.vectors(), first + min(share.ring.slice, (turn.piece + 1) * piece) - before);
+    if constexpr (kAligned) begin = max(begin, 0);  // else what is outside the row is masked
     g_memory = share.memory + turn.stage * 2 * room(piece);
-    y_memory = g_memory + room(piece);
-    if constexpr (!kAligned) {
-      g_memory += line_of(g.source(begin));
-      y_memory += line_of(y.source(begin));
-    }
+    y_memory = g_memory + room(piece) + line_of(y.source(begin));
+    g_memory += line_of(g.source(begin));
   }
 #if __CUDA_ARCH__ >= 900
   __device__ void fetch(Barrier& full) const {
@@ -72,7 +78,7 @@ struct GradPiece {
   // Of a place in memory, its vector in a line.
   template <typename Pointer>
   __device__ static int line_of(const Pointer* place) {
-    return static_cast<int>(reinterpret_cast<uintptr_t>(place) / 16 % kLine);
+    return static_cast<int>(reinterpret_cast<uintptr_t>(place) / 16 % kLineVectors);
   }
   template <int kThreads>
   __device__ void read(int v, uint4 (&g_bits)[kBatch], uint4 (&y_bits)[kBatch]) const {
