@@ -3,7 +3,7 @@
 | slices | forward | backward |
 |---|---|---|
 | along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
-| wider, to 128 or 256 KiB, aligned, compute capability 9.0 | as the next line | registers of a cluster (`cuda_cluster`) |
+| to 128 or 256 KiB, aligned, capability 9.0 | as the next line | registers of a cluster (`cuda_cluster`) |
 | wider, compute capability 9.0 | shared memory of the blocks of a team (`cuda_ring`) | the same |
 | others | two reads (`cuda_online`) | the same |
 | along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |
