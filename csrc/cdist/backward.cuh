@@ -49,10 +49,10 @@ struct Share {
 
   __device__ Share(const BackwardWork& work, int coordinates, int own_points) {
     int64_t unit = blockIdx.x;
+    k = unit % work.chunks * coordinates, unit /= work.chunks;  // first: they read the same pairs
     own = unit % work.tiles * own_points, unit /= work.tiles;
-    split = unit % work.splits, unit /= work.splits;
-    k = unit % work.chunks * coordinates;
-    b = unit / work.chunks;
+    split = unit % work.splits;
+    b = unit / work.splits;
     first = split * work.others_each;
     count = static_cast<int>(max(int64_t{0}, min(work.others_each, work.other_count - first)));
   }
