@@ -185,7 +185,7 @@ __global__ __launch_bounds__(32 * S::kWarps,
     bring_pairs(step);
   }
 
-  float near_below[4];  // distances that count as near
+  float near_above[4];  // reciprocals of distances that count as near
 #pragma unroll
   for (int q = 0; q < 4; ++q) {
     float square = 0;
@@ -196,7 +196,7 @@ __global__ __launch_bounds__(32 * S::kWarps,
     }
     square += __shfl_xor_sync(~0u, square, 1);
     square += __shfl_xor_sync(~0u, square, 2);
-    near_below[q] = kNear * sqrtf(square);
+    near_above[q] = 1 / (kNear * sqrtf(square));
   }
 
   Sums sums = {};
@@ -215,7 +215,7 @@ __global__ __launch_bounds__(32 * S::kWarps,
     for (int half = 0; half < 2; ++half) {
       const auto& here = room.pairs[step % S::kSteps][warp];
       float weights[4][4];
-      bool near = false;
+      float nearest[4] = {};
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int row = kOwnIsRows ? 8 * i + g : 16 * half + 4 * t + i;
@@ -226,10 +226,15 @@ __global__ __launch_bounds__(32 * S::kWarps,
 #pragma unroll
         for (int v = 0; v < 4; ++v) {
           const int q = kOwnIsRows ? i : v, s = kOwnIsRows ? v : i;
-          weights[q][s] = weight_of(grads[v], distances[v]);
-          near |= distances[v] < near_below[q] && distances[v] != 0;
+          // No pair is near at distance 0: it adds nothing.
+          const float inverse = distances[v] == 0 ? 0.0f : reciprocal(distances[v]);
+          weights[q][s] = distances[v] == 0 ? 0.0f : grads[v] * inverse;
+          nearest[q] = fmaxf(nearest[q], inverse);
         }
       }
+      bool near = false;
+#pragma unroll
+      for (int q = 0; q < 4; ++q) near |= nearest[q] > near_above[q];
       if (__any_sync(~0u, near)) {
         halves |= 1 << 8 * half;
       } else {
