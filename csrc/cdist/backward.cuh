@@ -66,12 +66,11 @@ struct Share {
   }
 };
 
-// Gradients and distances of kOwn x (kThreads / 16) pairs, eight a thread, on their way to shared memory.
-template <bool kOwnIsRows, int kThreads>
+// Gradients and distances of kOwn x kOthers pairs, four a thread and turn, on their way to shared memory.
+template <bool kOwnIsRows, int kThreads, int kTurnsOfSlice>
 struct Pairs {
-  static constexpr int kOthers = kThreads / 16;
+  static constexpr int kTurns = kTurnsOfSlice, kOthers = 4 * kThreads * kTurns / kOwn;
   static constexpr int kLanes = kOthers / 4;  // threads that share a row of pairs, if own points are rows
-  static constexpr int kTurns = 2;
 
   float grads[kTurns][4], distances[kTurns][4];
   int64_t at;                 // of the first pair in grad and distance
