@@ -17,12 +17,29 @@ namespace {
 constexpr int64_t kMostCoordinates = 1 << 24;  // of which 128 times as many still fit an int
 constexpr int kStages = 2;
 
-// Outputs of a thread, a multiple of four along each side.
+// Outputs of a thread, a multiple of four along each side. kStays: as many blocks as the card holds, each of
+// which takes tile after tile and brings the next while it ends the one before; else a block for each tile.
 struct Large {
   static constexpr int kRows = 8, kColumns = 8, kBlocksPerSM = 2;
+  static constexpr bool kStays = true;
 };
 struct Small {
   static constexpr int kRows = 4, kColumns = 4, kBlocksPerSM = 2;
+  static constexpr bool kStays = false;
+};
+
+// A tile of a batch, or how many of each are in between those of a block.
+struct TileAt {
+  int m, n, b;
+
+  HOST_DEVICE TileAt(int index, int tiles_m, int tiles_n)
+      : m(index % tiles_m), n(index / tiles_m % tiles_n), b(index / tiles_m / tiles_n) {}
+
+  __device__ __forceinline__ void advance(const TileAt& step, int tiles_m, int tiles_n) {
+    m += step.m, n += step.n, b += step.b;
+    if (m >= tiles_m) m -= tiles_m, ++n;
+    if (n >= tiles_n) n -= tiles_n, ++b;
+  }
 };
 
 // What every thread knows.
@@ -31,6 +48,7 @@ struct Work {
   void* out;
   Batches batches;
   int tiles_n, tiles_m;
+  TileAt step;
   float p;
   Dtype dtype;
   bool packed1, packed2, packed_out;  // whether vectors of four start at whole vectors
@@ -128,22 +146,29 @@ __global__ __launch_bounds__(kRegisterThreads,
   extern __shared__ float4 room[];
   Tiles& tile = *reinterpret_cast<Tiles*>(room);
   const Batches& batches = work.batches;
-  const int d = static_cast<int>(batches.d);
-  const int tile_m = blockIdx.x % work.tiles_m, tile_nb = blockIdx.x / work.tiles_m;
-  const int64_t b = tile_nb / work.tiles_n, row = int64_t{kPoints1} * (tile_nb % work.tiles_n);
-  const int64_t column = int64_t{kPoints2} * tile_m;
-  const int rows = static_cast<int>(min(batches.n - row, int64_t{kPoints1}));
-  const int columns = static_cast<int>(min(batches.m - column, int64_t{kPoints2}));
-  const int64_t start1 = b == 0 ? 0 : batches.start1(b), start2 = b == 0 ? 0 : batches.start2(b);
-  const int own = brought_point() * d + brought_coordinate();
-  int64_t at1 = start1 + row * d + own, at2 = start2 + column * d + own;
-  int to_bring = d;
+  const int d = static_cast<int>(batches.d), count = static_cast<int>(batches.count());
+
+  // What is brought is a slice ahead of what is computed, and so may be of the next tile.
+  TileAt bringing(blockIdx.x, work.tiles_m, work.tiles_n);
+  int64_t at1 = 0, at2 = 0;
+  int to_bring = 0, rows_left = 0, columns_left = 0;
+  const auto bring_tile = [&] {
+    if (bringing.b >= count) return;
+    const int64_t row = int64_t{kPoints1} * bringing.n + brought_point(),
+                  column = int64_t{kPoints2} * bringing.m + brought_point();
+    at1 = (bringing.b == 0 ? 0 : batches.start1(bringing.b)) + row * d + brought_coordinate();
+    at2 = (bringing.b == 0 ? 0 : batches.start2(bringing.b)) + column * d + brought_coordinate();
+    rows_left = static_cast<int>(max(int64_t{0}, min(batches.n - row, int64_t{kPoints1})));
+    columns_left = static_cast<int>(max(int64_t{0}, min(batches.m - column, int64_t{kPoints2})));
+    to_bring = d;
+    bringing.advance(work.step, work.tiles_m, work.tiles_n);
+  };
   const auto bring_slice = [&](int stage) {
+    if (to_bring <= 0) bring_tile();
     if (to_bring > 0) {
-      const int left = to_bring - brought_coordinate(), point = brought_point();
-      bring<kPoints1, kPlain>(tile.first[stage], work.x1, at1, left, rows - point, d, work.packed1,
-                              work.dtype);
-      bring<kPoints2, kPlain>(tile.second[stage], work.x2, at2, left, columns - point, d, work.packed2,
+      const int left = to_bring - brought_coordinate();
+      bring<kPoints1, kPlain>(tile.first[stage], work.x1, at1, left, rows_left, d, work.packed1, work.dtype);
+      bring<kPoints2, kPlain>(tile.second[stage], work.x2, at2, left, columns_left, d, work.packed2,
                               work.dtype);
     }
     at1 += kSlice, at2 += kSlice, to_bring -= kSlice;
@@ -153,17 +178,24 @@ __global__ __launch_bounds__(kRegisterThreads,
   // A warp has 4 x 8 threads, so that it writes lines of 128 bytes.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int y = warp / 2 * 4 + lane / 8, x = warp % 2 * 8 + lane % 8;
-  float sums[Shape::kRows][Shape::kColumns] = {};
   for (int stage = 0; stage < kStages - 1; ++stage) bring_slice(stage);
-  for (int left = d, stage = 0; left > 0; left -= kSlice, stage = (stage + 1) % kStages) {
-    wait_for_copies<kStages - 2>();
-    __syncthreads();  // all have brought this slice and are done with the one before
-    bring_slice((stage + kStages - 1) % kStages);
-    add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(left, kSlice), work.p);
+  int stage = 0;
+  for (TileAt at = TileAt(blockIdx.x, work.tiles_m, work.tiles_n); at.b < count;
+       at.advance(work.step, work.tiles_m, work.tiles_n)) {
+    float sums[Shape::kRows][Shape::kColumns] = {};
+#pragma unroll 1
+    for (int left = d; left > 0; left -= kSlice, stage = (stage + 1) % kStages) {
+      wait_for_copies<kStages - 2>();
+      __syncthreads();  // all have brought this slice and are done with the one before
+      bring_slice((stage + kStages - 1) % kStages);
+      add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(left, kSlice), work.p);
+    }
+    const int64_t row = int64_t{kPoints1} * at.n + 4 * y, column = int64_t{kPoints2} * at.m + 4 * x;
+    const int rows = static_cast<int>(min(batches.n - row, int64_t{kPoints1})),
+              columns = static_cast<int>(min(batches.m - column, int64_t{kPoints2}));
+    take_roots<kNorm>(sums, work.p);
+    store_tile<kPlain>(sums, work, (at.b * batches.n + row) * batches.m + column, rows, columns);
   }
-  const int64_t at = (b * batches.n + row + 4 * y) * batches.m + column + 4 * x;
-  take_roots<kNorm>(sums, work.p);
-  store_tile<kPlain>(sums, work, at, rows - 4 * y, columns - 4 * x);
 }
 
 bool starts_whole(const void* x, int64_t stride, Dtype dtype) {
@@ -180,8 +212,16 @@ cudaError_t launch(const Exact& call) {
   const int64_t tiles = batches.count() * tiles_n * tiles_m;
   if (tiles > std::numeric_limits<int>::max() || batches.d > kMostCoordinates)
     return cudaErrorInvalidConfiguration;
-  Work work{call.x1, call.x2, call.out, batches};
-  work.tiles_n = static_cast<int>(tiles_n), work.tiles_m = static_cast<int>(tiles_m);
+  int blocks = static_cast<int>(tiles);
+  if constexpr (Shape::kStays) {
+    int device = 0, processors = 0;
+    if (cudaError_t error = cudaGetDevice(&device)) return error;
+    if (cudaError_t error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device))
+      return error;
+    blocks = std::min(blocks, Shape::kBlocksPerSM * processors);
+  }
+  const int side_n = static_cast<int>(tiles_n), side_m = static_cast<int>(tiles_m);
+  Work work{call.x1, call.x2, call.out, batches, side_n, side_m, TileAt(blocks, side_m, side_n)};
   work.p = static_cast<float>(call.p);
   work.dtype = call.dtype;
   work.packed1 = starts_whole(call.x1, batches.d, call.dtype);
@@ -193,7 +233,7 @@ cudaError_t launch(const Exact& call) {
   if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
     return error;
   }
-  kernel<<<static_cast<unsigned>(tiles), kRegisterThreads, bytes, call.stream>>>(work);
+  kernel<<<blocks, kRegisterThreads, bytes, call.stream>>>(work);
   return cudaGetLastError();
 }
 
