@@ -15,7 +15,6 @@ namespace kernels {
 namespace {
 
 constexpr int64_t kMostCoordinates = 1 << 24;  // of which 128 times as many still fit an int
-constexpr int kStages = 2;
 
 // Outputs of a thread, a multiple of four along each side. kStays: as many blocks as the card holds, each of
 // which takes tile after tile and brings the next while it ends the one before; else a block for each tile.
@@ -28,17 +27,19 @@ struct Small {
   static constexpr bool kStays = false;
 };
 
-// A tile of a batch, or how many of each are in between those of a block.
-struct TileAt {
-  int m, n, b;
+// Division of ints from 0 up by a divisor from 1 up (T. Granlund, P. Montgomery, Division by invariant
+// integers using multiplication, 1994): three instructions instead of thirty.
+struct Divisor {
+  int by;
+  unsigned factor, shift;
 
-  HOST_DEVICE TileAt(int index, int tiles_m, int tiles_n)
-      : m(index % tiles_m), n(index / tiles_m % tiles_n), b(index / tiles_m / tiles_n) {}
+  explicit Divisor(int divisor) : by(divisor), shift(0) {
+    while (int64_t{1} << shift < by) ++shift;
+    factor = static_cast<unsigned>((((uint64_t{1} << shift) - by) << 32) / by + 1);
+  }
 
-  __device__ __forceinline__ void advance(const TileAt& step, int tiles_m, int tiles_n) {
-    m += step.m, n += step.n, b += step.b;
-    if (m >= tiles_m) m -= tiles_m, ++n;
-    if (n >= tiles_n) n -= tiles_n, ++b;
+  __device__ __forceinline__ int operator()(int value) const {
+    return static_cast<int>((__umulhi(value, factor) + value) >> shift);
   }
 };
 
@@ -47,8 +48,8 @@ struct Work {
   const void *x1, *x2;
   void* out;
   Batches batches;
-  int tiles_n, tiles_m;
-  TileAt step;
+  Divisor tiles_n, tiles_m;
+  int tiles;
   float p;
   Dtype dtype;
   bool packed1, packed2, packed_out;  // whether vectors of four start at whole vectors
@@ -57,7 +58,7 @@ struct Work {
 template <typename Shape>
 struct Tile {
   static constexpr int kPoints1 = kSide * Shape::kRows, kPoints2 = kSide * Shape::kColumns;
-  float first[kStages][kPoints1][kPitch], second[kStages][kPoints2][kPitch];
+  float first[2][kPoints1][kPitch], second[2][kPoints2][kPitch];
 };
 
 template <int kChunk>
@@ -146,55 +147,50 @@ __global__ __launch_bounds__(kRegisterThreads,
   extern __shared__ float4 room[];
   Tiles& tile = *reinterpret_cast<Tiles*>(room);
   const Batches& batches = work.batches;
-  const int d = static_cast<int>(batches.d), count = static_cast<int>(batches.count());
-
-  // What is brought is a slice ahead of what is computed, and so may be of the next tile.
-  TileAt bringing(blockIdx.x, work.tiles_m, work.tiles_n);
-  int64_t at1 = 0, at2 = 0;
-  int to_bring = 0, rows_left = 0, columns_left = 0;
-  const auto bring_tile = [&] {
-    if (bringing.b >= count) return;
-    const int64_t row = int64_t{kPoints1} * bringing.n + brought_point(),
-                  column = int64_t{kPoints2} * bringing.m + brought_point();
-    at1 = (bringing.b == 0 ? 0 : batches.start1(bringing.b)) + row * d + brought_coordinate();
-    at2 = (bringing.b == 0 ? 0 : batches.start2(bringing.b)) + column * d + brought_coordinate();
-    rows_left = static_cast<int>(max(int64_t{0}, min(batches.n - row, int64_t{kPoints1})));
-    columns_left = static_cast<int>(max(int64_t{0}, min(batches.m - column, int64_t{kPoints2})));
-    to_bring = d;
-    bringing.advance(work.step, work.tiles_m, work.tiles_n);
+  const int d = static_cast<int>(batches.d);
+  // Everything of a tile is worked out anew from its number where it is used: registers are for sums.
+  const auto with_tile = [&](int index, auto&& run) {
+    const int tile_nb = work.tiles_m(index), b = work.tiles_n(tile_nb);
+    const int64_t row = int64_t{kPoints1} * (tile_nb - b * work.tiles_n.by),
+                  column = int64_t{kPoints2} * (index - tile_nb * work.tiles_m.by);
+    run(b, row, column, static_cast<int>(min(batches.n - row, int64_t{kPoints1})),
+        static_cast<int>(min(batches.m - column, int64_t{kPoints2})));
   };
-  const auto bring_slice = [&](int stage) {
-    if (to_bring <= 0) bring_tile();
-    if (to_bring > 0) {
-      const int left = to_bring - brought_coordinate();
-      bring<kPoints1, kPlain>(tile.first[stage], work.x1, at1, left, rows_left, d, work.packed1, work.dtype);
-      bring<kPoints2, kPlain>(tile.second[stage], work.x2, at2, left, columns_left, d, work.packed2,
-                              work.dtype);
+  const auto bring_slice = [&](int index, int k, int stage) {
+    if (k < d && index < work.tiles) {
+      with_tile(index, [&](int b, int64_t row, int64_t column, int rows, int columns) {
+        const int point = brought_point(), own = point * d + k + brought_coordinate();
+        const int64_t start1 = b == 0 ? 0 : batches.start1(b), start2 = b == 0 ? 0 : batches.start2(b);
+        const int left = d - k - brought_coordinate();
+        bring<kPoints1, kPlain>(tile.first[stage], work.x1, start1 + row * d + own, left, rows - point, d,
+                                work.packed1, work.dtype);
+        bring<kPoints2, kPlain>(tile.second[stage], work.x2, start2 + column * d + own, left, columns - point,
+                                d, work.packed2, work.dtype);
+      });
     }
-    at1 += kSlice, at2 += kSlice, to_bring -= kSlice;
     asm volatile("cp.async.commit_group;");
   };
 
   // A warp has 4 x 8 threads, so that it writes lines of 128 bytes.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int y = warp / 2 * 4 + lane / 8, x = warp % 2 * 8 + lane % 8;
-  for (int stage = 0; stage < kStages - 1; ++stage) bring_slice(stage);
+  bring_slice(blockIdx.x, 0, 0);
   int stage = 0;
-  for (TileAt at = TileAt(blockIdx.x, work.tiles_m, work.tiles_n); at.b < count;
-       at.advance(work.step, work.tiles_m, work.tiles_n)) {
+  for (int index = blockIdx.x; index < work.tiles; index += gridDim.x) {
     float sums[Shape::kRows][Shape::kColumns] = {};
 #pragma unroll 1
-    for (int left = d; left > 0; left -= kSlice, stage = (stage + 1) % kStages) {
-      wait_for_copies<kStages - 2>();
+    for (int k = 0; k < d; k += kSlice, stage ^= 1) {
+      wait_for_copies<0>();
       __syncthreads();  // all have brought this slice and are done with the one before
-      bring_slice((stage + kStages - 1) % kStages);
-      add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(left, kSlice), work.p);
+      const bool last = k + kSlice >= d;
+      bring_slice(last ? index + gridDim.x : index, last ? 0 : k + kSlice, stage ^ 1);
+      add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(d - k, kSlice), work.p);
     }
-    const int64_t row = int64_t{kPoints1} * at.n + 4 * y, column = int64_t{kPoints2} * at.m + 4 * x;
-    const int rows = static_cast<int>(min(batches.n - row, int64_t{kPoints1})),
-              columns = static_cast<int>(min(batches.m - column, int64_t{kPoints2}));
     take_roots<kNorm>(sums, work.p);
-    store_tile<kPlain>(sums, work, (at.b * batches.n + row) * batches.m + column, rows, columns);
+    with_tile(index, [&](int b, int64_t row, int64_t column, int rows, int columns) {
+      const int64_t at = (b * batches.n + row + 4 * y) * batches.m + column + 4 * x;
+      store_tile<kPlain>(sums, work, at, rows - 4 * y, columns - 4 * x);
+    });
   }
 }
 
@@ -220,8 +216,13 @@ cudaError_t launch(const Exact& call) {
       return error;
     blocks = std::min(blocks, Shape::kBlocksPerSM * processors);
   }
-  const int side_n = static_cast<int>(tiles_n), side_m = static_cast<int>(tiles_m);
-  Work work{call.x1, call.x2, call.out, batches, side_n, side_m, TileAt(blocks, side_m, side_n)};
+  Work work{call.x1,
+            call.x2,
+            call.out,
+            batches,
+            Divisor(static_cast<int>(tiles_n)),
+            Divisor(static_cast<int>(tiles_m)),
+            static_cast<int>(tiles)};
   work.p = static_cast<float>(call.p);
   work.dtype = call.dtype;
   work.packed1 = starts_whole(call.x1, batches.d, call.dtype);
