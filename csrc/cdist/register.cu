@@ -206,7 +206,7 @@ cudaError_t launch(const Exact& call) {
   const int64_t tiles_n = ceil_div(batches.n, Tiles::kPoints1),
                 tiles_m = ceil_div(batches.m, Tiles::kPoints2);
   const int64_t tiles = batches.count() * tiles_n * tiles_m;
-  if (tiles > std::numeric_limits<int>::max() || batches.d > kMostCoordinates)
+  if (tiles > std::numeric_limits<int>::max() / 2 || batches.d > kMostCoordinates)
     return cudaErrorInvalidConfiguration;
   int blocks = static_cast<int>(tiles);
   if constexpr (Shape::kStays) {
