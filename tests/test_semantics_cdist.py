@@ -295,6 +295,15 @@ def test_tiles_and_rows_that_start_anywhere(tuned, d, dtype, sizes):
     tuned.assert_right(randn(n * d + 1, dtype=dtype)[1:].view(n, d), randn(m, d, dtype=dtype))
 
 
+@pytest.mark.parametrize("p", [2.0, 1.5])
+@pytest.mark.parametrize("d", [5, 33, 100])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m", [1300, 1301])
+def test_more_tiles_than_blocks_at_once(p, d, dtype, m):
+    """396 tiles of 128 x 128: a block takes another when it is done with one, of another batch at times."""
+    Loaded("cuda_register").assert_right(randn(4, 1030, d, dtype=dtype), randn(4, m, d, dtype=dtype), p)
+
+
 @pytest.mark.parametrize("p", [*P, 0.5, 7.0])
 @pytest.mark.parametrize("d", [3, 16, 70])
 def test_gradients_of_more_than_a_tile(tuned, p, d):
