@@ -7,6 +7,7 @@
 // so that little else may be issued, and no read be waited for: each comes tens of terms before its use.
 #include <limits>
 
+#include "../common/divide.cuh"
 #include "exact.h"
 #include "fast_norm.cuh"
 #include "register_slices.cuh"
@@ -27,29 +28,13 @@ struct Small {
   static constexpr bool kStays = false;
 };
 
-// Division of ints from 0 up by a divisor from 1 up (T. Granlund, P. Montgomery, Division by invariant
-// integers using multiplication, 1994): three instructions instead of thirty.
-struct Divisor {
-  int by;
-  unsigned factor, shift;
-
-  explicit Divisor(int divisor) : by(divisor), shift(0) {
-    while (int64_t{1} << shift < by) ++shift;
-    factor = static_cast<unsigned>((((uint64_t{1} << shift) - by) << 32) / by + 1);
-  }
-
-  __device__ __forceinline__ int operator()(int value) const {
-    return static_cast<int>((__umulhi(value, factor) + value) >> shift);
-  }
-};
-
 // What every thread knows.
 struct Work {
   const void *x1, *x2;
   void* out;
   Batches batches;
-  Divisor tiles_n, tiles_m;
-  int tiles;
+  int tiles, tiles_n, tiles_m;
+  FastDivisor by_n, by_m, by_inner;
   float p;
   Dtype dtype;
   bool packed1, packed2, packed_out;  // whether vectors of four start at whole vectors
@@ -59,6 +44,22 @@ template <typename Shape>
 struct Tile {
   static constexpr int kPoints1 = kSide * Shape::kRows, kPoints2 = kSide * Shape::kColumns;
   float first[2][kPoints1][kPitch], second[2][kPoints2][kPitch];
+};
+
+// Where a tile is. Worked out anew from its number wherever it is used, since registers are for sums.
+template <typename Tiles>
+struct Place {
+  int b, rows, columns;  // of which batch, and points that are left from its first
+  int64_t row, column;
+
+  __device__ __forceinline__ Place(const Work& work, int index) {
+    const int across = work.by_m.quotient(index);
+    b = work.by_n.quotient(across);
+    row = int64_t{Tiles::kPoints1} * (across - b * work.tiles_n);
+    column = int64_t{Tiles::kPoints2} * (index - across * work.tiles_m);
+    rows = static_cast<int>(min(work.batches.n - row, int64_t{Tiles::kPoints1}));
+    columns = static_cast<int>(min(work.batches.m - column, int64_t{Tiles::kPoints2}));
+  }
 };
 
 template <int kChunk>
@@ -143,30 +144,22 @@ template <Norm kNorm, typename Shape, bool kPlain>
 __global__ __launch_bounds__(kRegisterThreads,
                              Shape::kBlocksPerSM) void register_kernel(const __grid_constant__ Work work) {
   using Tiles = Tile<Shape>;
-  constexpr int kPoints1 = Tiles::kPoints1, kPoints2 = Tiles::kPoints2;
   extern __shared__ float4 room[];
   Tiles& tile = *reinterpret_cast<Tiles*>(room);
   const Batches& batches = work.batches;
   const int d = static_cast<int>(batches.d);
-  // Everything of a tile is worked out anew from its number where it is used: registers are for sums.
-  const auto with_tile = [&](int index, auto&& run) {
-    const int tile_nb = work.tiles_m(index), b = work.tiles_n(tile_nb);
-    const int64_t row = int64_t{kPoints1} * (tile_nb - b * work.tiles_n.by),
-                  column = int64_t{kPoints2} * (index - tile_nb * work.tiles_m.by);
-    run(b, row, column, static_cast<int>(min(batches.n - row, int64_t{kPoints1})),
-        static_cast<int>(min(batches.m - column, int64_t{kPoints2})));
-  };
   const auto bring_slice = [&](int index, int k, int stage) {
     if (k < d && index < work.tiles) {
-      with_tile(index, [&](int b, int64_t row, int64_t column, int rows, int columns) {
-        const int point = brought_point(), own = point * d + k + brought_coordinate();
-        const int64_t start1 = b == 0 ? 0 : batches.start1(b), start2 = b == 0 ? 0 : batches.start2(b);
-        const int left = d - k - brought_coordinate();
-        bring<kPoints1, kPlain>(tile.first[stage], work.x1, start1 + row * d + own, left, rows - point, d,
-                                work.packed1, work.dtype);
-        bring<kPoints2, kPlain>(tile.second[stage], work.x2, start2 + column * d + own, left, columns - point,
-                                d, work.packed2, work.dtype);
-      });
+      const Place<Tiles> at(work, index);
+      const int point = brought_point(), own = point * d + k + brought_coordinate();
+      const int64_t outer = work.by_inner.quotient(at.b), inner = at.b - outer * batches.inner;
+      const int64_t start1 = outer * batches.outer1 + inner * batches.inner1,
+                    start2 = outer * batches.outer2 + inner * batches.inner2;
+      const int left = d - k - brought_coordinate();
+      bring<Tiles::kPoints1, kPlain>(tile.first[stage], work.x1, start1 + at.row * d + own, left,
+                                     at.rows - point, d, work.packed1, work.dtype);
+      bring<Tiles::kPoints2, kPlain>(tile.second[stage], work.x2, start2 + at.column * d + own, left,
+                                     at.columns - point, d, work.packed2, work.dtype);
     }
     asm volatile("cp.async.commit_group;");
   };
@@ -187,10 +180,9 @@ __global__ __launch_bounds__(kRegisterThreads,
       add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(d - k, kSlice), work.p);
     }
     take_roots<kNorm>(sums, work.p);
-    with_tile(index, [&](int b, int64_t row, int64_t column, int rows, int columns) {
-      const int64_t at = (b * batches.n + row + 4 * y) * batches.m + column + 4 * x;
-      store_tile<kPlain>(sums, work, at, rows - 4 * y, columns - 4 * x);
-    });
+    const Place<Tiles> at(work, index);
+    const int64_t first = (at.b * batches.n + at.row + 4 * y) * batches.m + at.column + 4 * x;
+    store_tile<kPlain>(sums, work, first, at.rows - 4 * y, at.columns - 4 * x);
   }
 }
 
@@ -216,13 +208,17 @@ cudaError_t launch(const Exact& call) {
       return error;
     blocks = std::min(blocks, Shape::kBlocksPerSM * processors);
   }
+  const int side_n = static_cast<int>(tiles_n), side_m = static_cast<int>(tiles_m);
   Work work{call.x1,
             call.x2,
             call.out,
             batches,
-            Divisor(static_cast<int>(tiles_n)),
-            Divisor(static_cast<int>(tiles_m)),
-            static_cast<int>(tiles)};
+            static_cast<int>(tiles),
+            side_n,
+            side_m,
+            FastDivisor(side_n),
+            FastDivisor(side_m),
+            FastDivisor(batches.inner)};
   work.p = static_cast<float>(call.p);
   work.dtype = call.dtype;
   work.packed1 = starts_whole(call.x1, batches.d, call.dtype);
