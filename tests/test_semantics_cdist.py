@@ -307,9 +307,9 @@ def test_more_tiles_than_blocks_at_once(p, d, dtype, m):
 def terms(x1, x2, p, upstream):
     """[b, n, d], [b, m, d], [b, n, m] -> [b, n, m, d]: what a gradient is the sum of, without signs.
 
-    In float32 each is off by p - 1 times what the distance, the difference and their ratio are rounded by, half
-    a unit each. A few elements of p = 7 owe most of their size to a few terms, and PyTorch's own gradient has
-    some that are off by more than the elementwise rule allows.
+    In float32 each is off by p - 1 times what the distance, the difference and their ratio are rounded by,
+    half a unit each. For p = 7 some elements owe their size to a few terms far above the root mean square, so
+    that roundings alone exceed the elementwise rule, in PyTorch's own gradient too.
     """
     ratio = (x1[:, :, None] - x2[:, None]).abs() / reference.cdist(x1, x2, p)[..., None]
     return upstream[..., None] * ratio.nan_to_num(0.0) ** (p - 1)
