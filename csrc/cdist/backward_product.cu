@@ -24,6 +24,7 @@ constexpr int64_t kMostSplits = 64;  // whose parts are of the order of the inpu
 template <int kWarpsOfBlock, int kStepsThere>
 struct Shape {
   static constexpr int kWarps = kWarpsOfBlock, kSteps = kStepsThere, kOwnPoints = kOwnOfWarp * kWarps;
+  static constexpr bool kAhead = kSteps > 2;  // weights are made ready while those before are multiplied
 };
 
 constexpr int kVectors = 8;                   // of four pairs, in a row of a warp's
@@ -199,11 +200,42 @@ __global__ __launch_bounds__(32 * S::kWarps,
     near_above[q] = 1 / (kNear * sqrtf(square));
   }
 
+  // Weights of half a step; returns whether one of this lane's pairs is near.
+  const auto weigh = [&](int step, int half, float (&weights)[4][4]) {
+    const auto& here = room.pairs[step % S::kSteps][warp];
+    float nearest[4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = kOwnIsRows ? 8 * i + g : 16 * half + 4 * t + i;
+      const int vector = place(row, kOwnIsRows ? 4 * half + t : g);
+      const float4 grad = here[0][row][vector], distance = here[1][row][vector];
+      const float grads[4] = {grad.x, grad.y, grad.z, grad.w};
+      const float distances[4] = {distance.x, distance.y, distance.z, distance.w};
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        const int q = kOwnIsRows ? i : v, s = kOwnIsRows ? v : i;
+        // No pair is near at distance 0: it adds nothing.
+        const float inverse = distances[v] == 0 ? 0.0f : reciprocal(distances[v]);
+        weights[q][s] = distances[v] == 0 ? 0.0f : grads[v] * inverse;
+        nearest[q] = fmaxf(nearest[q], inverse);
+      }
+    }
+    return nearest[0] > near_above[0] || nearest[1] > near_above[1] || nearest[2] > near_above[2] ||
+           nearest[3] > near_above[3];
+  };
+
   Sums sums = {};
   float totals[4] = {};  // of the weights that were taken as products
+  float weights[4][4];
+  bool near = false;
+  if constexpr (S::kAhead) {
+    wait_for_copies<0>();
+    __syncthreads();
+    near = weigh(0, 0, weights);
+  }
   for (int step = 0; step < steps; ++step) {
     // The last group may be of pairs that are not needed yet, never of the pieces of this step.
-    wait_for_copies<S::kSteps - 2>();
+    wait_for_copies<S::kAhead ? 0 : S::kSteps - 2>();
     __syncthreads();  // all have brought these pieces and are done with those before
     bring_pieces(step + 1);
     bring_pairs(step + S::kSteps - 1);
@@ -213,36 +245,22 @@ __global__ __launch_bounds__(32 * S::kWarps,
     float recent_totals[4] = {};
 #pragma unroll 1  // more takes registers that are not there
     for (int half = 0; half < 2; ++half) {
-      const auto& here = room.pairs[step % S::kSteps][warp];
-      float weights[4][4];
-      float nearest[4] = {};
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = kOwnIsRows ? 8 * i + g : 16 * half + 4 * t + i;
-        const int vector = place(row, kOwnIsRows ? 4 * half + t : g);
-        const float4 grad = here[0][row][vector], distance = here[1][row][vector];
-        const float grads[4] = {grad.x, grad.y, grad.z, grad.w};
-        const float distances[4] = {distance.x, distance.y, distance.z, distance.w};
-#pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const int q = kOwnIsRows ? i : v, s = kOwnIsRows ? v : i;
-          // No pair is near at distance 0: it adds nothing.
-          const float inverse = distances[v] == 0 ? 0.0f : reciprocal(distances[v]);
-          weights[q][s] = distances[v] == 0 ? 0.0f : grads[v] * inverse;
-          nearest[q] = fmaxf(nearest[q], inverse);
-        }
-      }
-      bool near = false;
-#pragma unroll
-      for (int q = 0; q < 4; ++q) near |= nearest[q] > near_above[q];
+      if constexpr (!S::kAhead) near = weigh(step, half, weights);
       if (__any_sync(~0u, near)) {
         halves |= 1 << 8 * half;
-      } else {
 #pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          recent_totals[q] += (weights[q][0] + weights[q][1]) + (weights[q][2] + weights[q][3]);
-        }
-        add_products(recent, weights, room.pieces[step % 2], half, lane);
+        for (int at = 0; at < 16; ++at) weights[at / 4][at % 4] = 0;
+      }
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        recent_totals[q] += (weights[q][0] + weights[q][1]) + (weights[q][2] + weights[q][3]);
+      }
+      float next[4][4];  // under the products, on other units; beyond the last step nothing of it is used
+      if constexpr (S::kAhead) near = weigh(step + half, 1 - half, next);
+      add_products(recent, weights, room.pieces[step % 2], half, lane);
+      if constexpr (S::kAhead) {
+#pragma unroll
+        for (int at = 0; at < 16; ++at) weights[at / 4][at % 4] = next[at / 4][at % 4];
       }
     }
     if (lane == 0) left_out[step] = static_cast<uint16_t>(halves);
