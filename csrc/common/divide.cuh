@@ -10,6 +10,7 @@ namespace kernels {
 struct FastDivisor {
   uint32_t factor, shift;
 
+  FastDivisor() = default;
   explicit FastDivisor(int64_t divisor) : factor(0), shift(0) {
     while (shift < 31 && (int64_t{1} << shift) < divisor) ++shift;
     const uint64_t above = (uint64_t{1} << shift) - static_cast<uint64_t>(divisor);
