@@ -10,20 +10,6 @@ namespace {
 constexpr int kMaxThreads = 512;
 constexpr int kMostUnroll = 4, kNarrowUnroll = 8;
 
-// Quotients by one divisor; of dividends to 2^31 and above, by the division itself.
-struct Divisor {
-  int64_t value;
-  bool small;
-  FastDivisor fast;
-
-  Divisor(int64_t divisor, int64_t most)
-      : value(divisor), small(most < (int64_t{1} << 31)), fast(small ? divisor : 1) {}
-
-  __device__ __forceinline__ int64_t quotient(int64_t i) const {
-    return small ? fast.quotient(static_cast<uint32_t>(i)) : i / value;
-  }
-};
-
 // out: (rows, cols) contiguous, a row `row` packs long; the operands' rows are `outer` elements apart.
 template <typename T>
 struct Rows {

@@ -22,4 +22,18 @@ struct FastDivisor {
   }
 };
 
+// The same for any dividend, from 2^31 on by the division itself. `most`: the largest dividend.
+struct Divisor {
+  int64_t value;
+  bool small;
+  FastDivisor fast;
+
+  Divisor(int64_t divisor, int64_t most)
+      : value(divisor), small(most < (int64_t{1} << 31)), fast(small ? divisor : 1) {}
+
+  __device__ __forceinline__ int64_t quotient(int64_t i) const {
+    return small ? fast.quotient(static_cast<uint32_t>(i)) : i / value;
+  }
+};
+
 }  // namespace kernels
