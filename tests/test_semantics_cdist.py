@@ -319,6 +319,10 @@ def terms(x1, x2, p, upstream):
 @pytest.mark.parametrize("d", [3, 16, 70])
 def test_gradients_of_more_than_a_tile(tuned, p, d):
     x1, x2, upstream = randn(2, 300, d), randn(2, 1030, d), randn(2, 300, 1030)
+    if (
+        p == math.inf
+    ):  # differences are exact, so that the largest is a tie in float64 wherever it is one here
+        x1, x2 = ((x * 4096).round() / 4096 for x in (x1, x2))
     x2[:, 5:9] = x1[:, 2:6]
     got = gradients(tuned, x1, x2, p, upstream)
     wide1, wide2 = x1.double(), x2.double()
