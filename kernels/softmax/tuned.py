@@ -4,7 +4,8 @@
 |---|---|---|
 | along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
 | float32 to 128 KiB, aligned, sm_90 | registers of a block (`cuda_cluster`) | of a cluster (`cuda_cluster`) |
-| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | to 128 or 256 KiB, aligned, registers of a cluster (`cuda_cluster`); else the next line |
+| 16 bits to 128 KiB, float32 to 256 KiB, aligned, sm_90 | as the next line | the same |
+| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | as the next line |
 | wider, sm_90 | shared memory of the blocks of a team (`cuda_ring`) | the same |
 | others | two reads (`cuda_online`) | the same |
 | along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |
