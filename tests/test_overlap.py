@@ -38,6 +38,11 @@ def test_kernels_side_by_side_are_busy_once():
     assert (one.busy_us, one.span_us) == (30, 30)
 
 
+def test_the_hosts_time_is_split_into_launches_operators_and_python():
+    made = Made().window("loop", 0, 100).op("aten::add", 10, 30).kernel("k", 30, 5, host=(20, 8))
+    assert overlap.host_parts(made.op("aten::mul", 60, 10).trace(), "loop") == (8, 32, 60)
+
+
 def test_an_empty_window_is_all_zero():
     assert overlap.overlap(Made().window("loop", 0, 10).trace(), "loop").busy_share == 0.0
 

@@ -84,7 +84,7 @@ class WorkloadRun:
         self.run.record.table("steps.csv", STEP_COLUMNS, [row])
         if timeline.available():
             last, title = profile.windows[-1], f"{self.settings.workload.name}: one step"
-            timeline.draw(profile.plain, last, self.folder / "timeline.png", title)
+            timeline.draw(profile.plain, {last: title}, self.folder / "timeline.png")
         if self.settings.profiler != "torch":
             self._external(profile)
         if self.settings.before:

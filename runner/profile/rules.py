@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.profile.levers import Measured
+from runner.trace.costs import is_product, row_sizes
 from runner.trace.operations import Operation
 
 WORTH_PERCENT = 3.0  # of the step: what gains less is left alone
 NEAR_PERCENT = 75.0  # of the roofline: what is nearer is left alone
 BUSY_PERCENT = 90.0  # a device that works less of the step than this waits for its host
 MANY_KERNELS = 3  # a chain of fewer is hardly worth fusing
+TILE = 64  # of matrix products on tensor cores: a multiple of it wastes nothing
 PYTHON_SHARE = 0.5  # of the host's time outside operators and launches: then Python is what is slow
 
 # What the naive forms look like, by the operators of their forward: all of `all_of`, one of each of `any_of`.
@@ -239,13 +241,25 @@ RULES = (
     ),
     Rule(
         "",
+        lambda f: f.kind in ("product", "attention") and _is_ragged(f),
+        "sizes that are multiples of {tile}",
+        "{percent} of the roofline: a library's kernel, whose tiles its sizes do not fill",
+        _nothing,
+    ),
+    Rule(
+        "",
         lambda f: f.kind in ("product", "attention"),
-        "other sizes (multiples of 64, a larger batch)",
-        "{percent} of the roofline, and a library's kernel already",
+        "nothing",
+        "{percent} of the roofline by a library's kernel, whose tiles its sizes fill",
         _nothing,
     ),
     Rule("", lambda f: True, "a custom kernel", "{percent} of the roofline", _to_the_limit),
 )
+
+
+def _is_ragged(f: Finding) -> bool:
+    ops = (op for one in f.operation.instances for op in one.ops if is_product(op))
+    return any(size % TILE for op in ops for size in row_sizes(op))
 
 
 def _is_float32(f: Finding) -> bool:

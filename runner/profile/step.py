@@ -32,23 +32,32 @@ class Profiled:
         self.units, self.note = operators.units(self.plain, detail, self.windows, PLACE, on_gpu)
         if on_gpu and not self.units:
             raise Refusal("the profiler saw no kernel of a step on a GPU")
+        if not on_gpu:
+            self._scale()
         self.faults = overlap.faults(self.plain, self.windows)
         self.operations = operations.grouped(self.units)
-        self.syncs = syncs.found(self.plain, detail, self.windows, PLACE, answer["witness"])
+        self.syncs = syncs.found(self.plain, detail, self.windows, PLACE, answer["witness"], LOOP)
         rows = operators.operator_rows(self.plain, self.windows, self.units)
         rows += operators.python_rows(detail, PLACE)
         write_csv(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
         write_csv(folder / "kernels.csv", operators.KERNEL_COLUMNS, operators.kernel_rows(self.units))
         write_csv(folder / "syncs.csv", syncs.COLUMNS, self.syncs)
 
+    def _scale(self) -> None:
+        """On a CPU operators' times make up the step, and the profiler's part is in them: they are brought to
+        those of the step without it, or an operation would seem to gain more than its share of that."""
+        factor = self.wall["step_us"] / self._host_window_us()
+        for unit in self.units:
+            unit.us *= factor
+
     @property
     def device_us(self) -> float:
         return sum(unit.us for unit in self.units)
 
     def busy_us(self) -> float:
-        """Of the device (on the CPU: of the step's window), a step."""
+        """Of the device (on the CPU: of the step), a step."""
         if not self.on_gpu:
-            return self._host_window_us()
+            return self.wall["step_us"]
         return sum(overlap.overlap(self.plain, w).busy_us for w in self.windows) / len(self.windows)
 
     def _host_window_us(self) -> float:
@@ -57,13 +66,9 @@ class Profiled:
 
     def python_us(self) -> float:
         """Host time of a step outside operators and runtime calls, scaled to a step without the profiler."""
-        inside = 0.0
-        for window in self.windows:
-            ops, calls, _ = self.plain.of(window)
-            spans = overlap.union((each.start, each.end) for each in [*ops, *calls])
-            inside += sum(end - start for start, end in spans) / len(self.windows)
-        whole = self._host_window_us()
-        return self.wall["host_us"] * max(whole - inside, 0.0) / whole if whole else 0.0
+        outside = sum(overlap.host_parts(self.plain, window)[2] for window in self.windows)
+        whole = self._host_window_us() * len(self.windows)
+        return self.wall["host_us"] * outside / whole if whole else 0.0
 
     def step(self) -> Step:
         return Step(

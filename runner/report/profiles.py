@@ -89,10 +89,13 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
         f"  {words.us(row['device_us'])} a call against {words.us(row['timed_us'])} timed "
         f"({float(row['difference_percent']):+.1f} %)"
     )
+    must = float(row["must_move_bytes"] or 0) / 1e6
     if row["moved_over_must"]:
-        must, moved = (float(row[name]) / 1e6 for name in ("must_move_bytes", "moved_bytes"))
-        ratio = float(row["moved_over_must"])
+        moved, ratio = float(row["moved_bytes"]) / 1e6, float(row["moved_over_must"])
         yield f"  must move {must:.4g} MB; its operators move {moved:.4g} MB by their shapes, {ratio:.3g}x"
+    elif must:
+        known = "no operator launches its kernels: only profiler=ncu tells what they move"
+        yield f"  must move {must:.4g} MB; {known}"
     if float(row["product_percent"] or 0):
         yield f"  {float(row['product_percent']):.0f} % of its time are matrix products"
     if row["loop_us"]:
@@ -102,11 +105,21 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
             f" their launch; the host is {words.us(row['ahead_us'])} ahead, the longest gap"
             f" {words.us(row['longest_gap_us'])} (under the profiler, which slows the host)"
         )
-        launches = 100 * float(row["launch_us"]) / float(row["host_us"])
-        host = f"of {words.us(row['host_us'])} of host time a call"
-        yield f"  {host} {words.us(row['launch_us'])} ({launches:.0f} %) are launches"
+        yield f"  the host spends {words.us(row['host_us'])} a call: {_parts(row)}"
     if row["note"]:
         yield f"  {row['note']}"
+
+
+def _parts(row: dict[str, str]) -> str:
+    """Of the host's time, the largest first."""
+    names = {
+        "launch_us": "launching",
+        "operators_us": "in operators (dispatch, allocation)",
+        "python_us": "in Python",
+    }
+    whole = float(row["host_us"])
+    parts = sorted(((float(row[column]), name) for column, name in names.items()), reverse=True)
+    return ", ".join(f"{us / whole:.0%} {name}".replace("%", " %") for us, name in parts)
 
 
 # ---- where it goes ----

@@ -30,8 +30,8 @@ def line(stack: str) -> str:
 
 
 def tail(where: str) -> str:
-    """`naive.py:18`: the whole path is in the file."""
-    return where.rpartition("/")[2]
+    """`gelu/naive.py:18`: the whole path is in the file."""
+    return "/".join(where.split("/")[-2:])
 
 
 def counted(rows: Sequence, noun: str) -> str:

@@ -117,7 +117,7 @@ def _op(event: Mapping[str, Any], start: float, end: float, parent: Op | None, c
         first = first or len(tensors)
     name, thread, sequence = event["name"], event.get("tid"), args.get("Sequence number")
     values = (name, start, end, thread, parent, sequence, tuple(tensors), tuple(shapes), tuple(dtypes), first)
-    return Op(*values, **common)
+    return Op(*values, fills_last="kernel_backend" in args, **common)
 
 
 def _distinct(shape: Sequence[int], stride: Sequence[int]) -> int:
