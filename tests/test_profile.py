@@ -79,7 +79,9 @@ def test_an_ops_profile(tmp_path):
     python = [row["operator"] for row in rows if row["kind"] == "python"]
     assert "kernels/gelu/naive.py:19 gelu" in python
     assert (outcome.folder / naive["folder"] / "trace.json.gz").is_file()
-    assert (outcome.folder / "profile.md").read_text().count("profile of") == 2
+    page = (outcome.folder / "profile.md").read_text()
+    case = "gelu approximate=tanh cols=64 rows=64 float32"
+    assert page.count("profile of") == 2 and f"profile of naive, {case}: " in page
 
 
 def test_a_wrong_variant_is_not_profiled(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.files import write_whole
-from runner.report import steps, words
+from runner.report import cells, steps, words
 from runner.report.steps import MOST_ROWS, Grid
 
 _NOT_A_TERMINAL = 1000
@@ -29,11 +30,12 @@ def tables(folder: Path) -> list[Grid]:
 
 
 def _of_variants(folder: Path) -> Iterable[Grid]:
+    cases = {row["row_id"]: cells.title_of(row) for row in words.read(folder / "results.csv")}
     for row in words.read(folder / "profiles.csv"):
         own = folder / row["folder"]
         kernels = words.read(own / "kernels.csv")
-        where = [text for text in (row["variant"], row["case_id"]) if text]
-        name = f"profile of {' '.join(where)}"
+        variant = " ".join([row["variant"], *cells.pairs(json.loads(row["params"] or "{}"))])
+        name = f"profile of {variant}, {cases.get(row['row_id'], row['case_id'])}"
         yield (_kernels(name, kernels) if kernels else _operators(name, words.read(own / "operators.csv")))
         yield (
             "",
@@ -50,7 +52,7 @@ def _kernels(name: str, rows: Sequence[dict[str, str]]) -> Grid:
             words.percent(row["share_percent"]),
             words.us(row["device_us"]),
             row["launches_per_call"],
-            words.short(row["kernel"], 50),
+            words.kernel(row["kernel"], 50),
             row["grid"],
             row["registers"],
             row["operator"].removeprefix("aten::"),

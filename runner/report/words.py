@@ -21,8 +21,11 @@ def number(text: str, form: str = "{:.3g}") -> str:
     return form.format(float(text)) if text else ""
 
 
-def short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
+def kernel(name: str, most: int) -> str:
+    """Without what every kernel of torch's begins with: what it computes comes late in its name."""
+    for common in ("void ", "at::native::", "(anonymous namespace)::"):
+        name = name.replace(common, "")
+    return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def line(stack: str) -> str:
