@@ -78,6 +78,10 @@ class Finding:
         return self.operation.kernels / max(len(self.operation.instances), 1)
 
     @property
+    def operators_per_call(self) -> float:
+        return sum(len(one.ops) for one in self.operation.instances) / max(len(self.operation.instances), 1)
+
+    @property
     def waits_for_host(self) -> bool:
         return self.step.on_gpu and self.step.bound == "host"
 
@@ -150,10 +154,17 @@ RULES = (
     ),
     Rule(
         "data",
-        lambda f: f.operation.phase_us("data") > 0,
+        lambda f: f.kind == "copy",
+        "leave it on the device, or copy it less often",
+        "it is a copy to the host",
+        lambda f: f.operation.us,
+    ),
+    Rule(
+        "data",
+        lambda f: f.kind == "loader",
         "more loader workers, prefetch",
         "the step waits for its loader",
-        lambda f: f.operation.us,
+        lambda f: f.operation.us + f.waited_us,
     ),
     Rule(
         "sync",
@@ -243,14 +254,14 @@ RULES = (
         "",
         lambda f: f.kind in ("product", "attention") and _is_ragged(f),
         "sizes that are multiples of {tile}",
-        "{percent} of the roofline: a library's kernel, whose tiles its sizes do not fill",
+        "{percent} of the roofline: its sizes leave a part of each tile of the library's kernel empty",
         _nothing,
     ),
     Rule(
         "",
         lambda f: f.kind in ("product", "attention"),
         "nothing",
-        "{percent} of the roofline by a library's kernel, whose tiles its sizes fill",
+        "{percent} of the roofline, in a library's kernel and at sizes that suit it",
         _nothing,
     ),
     Rule("", lambda f: True, "a custom kernel", "{percent} of the roofline", _to_the_limit),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from runner.profile import before_after
+from runner.profile.rules import WORTH_PERCENT
 from runner.profile.step import STEP_COLUMNS
 from runner.record import joined
 from runner.report import words
@@ -62,9 +63,9 @@ def _slower(rows: Sequence[dict[str, str]], settings: Sequence[dict], telling: S
             what = ", ".join(f"{name}={own.get(name, '')}" for name in telling)
             said.append(f"  {what}: {percent:.1f} % slower than the fastest")
     if rows[0]["busy_percent"]:
-        said.append(
-            "  a step: without the profiler; host stood, GPU idle then: under it, where the host is slower"
-        )
+        said.append("  the step is timed without the profiler, the waits under it, where the host is slower")
+    else:
+        said.append("  on a CPU nothing is waited for: what tells these steps apart is chance or the print")
     return said
 
 
@@ -104,6 +105,7 @@ def step(folder: Path) -> Iterable[Grid]:
     head = "operation,where,time,share,sum,kernels,flop/byte,% of roof,constraint,lever,gain,at most,why"
     headings = head.split(",")
     some = [row for row in rows if float(row["share_percent"]) >= 0.5][:MOST_ROWS]
+    some += [row for row in rows if row not in some and float(row["predicted_gain_percent"]) >= WORTH_PERCENT]
     lines = [
         [
             row["operation"],
@@ -122,7 +124,7 @@ def step(folder: Path) -> Iterable[Grid]:
         ]
         for row in some
     ]
-    rest = rows[len(some) :]
+    rest = [row for row in rows if row not in some]
     more = f"  and {len(rest)} more, {sum(float(r['share_percent']) for r in rest):.1f} % together"
     below = [more] if rest else []
     if any(float(row["percent_of_roofline"] or 0) > _BEYOND for row in some):
@@ -157,6 +159,9 @@ def _saidstep(step: dict[str, str]) -> Iterable[str]:
         f"  {step['syncs']} synchronizes a step; the host stood {words.us(step['sync_host_us'])} at them, "
         f"the GPU then {words.us(step['sync_idle_us'])}"
     )
+    if float(step["loader_us"] or 0):
+        waited, idle = words.us(step["loader_us"]), words.us(step["loader_idle_us"])
+        yield f"  the host waits {waited} a step for its loader; the GPU stands still {idle} of that"
     if step["note"]:
         yield f"  {step['note']}"
 

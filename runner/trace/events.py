@@ -120,8 +120,13 @@ class Line:
     """A line of the user's while it ran; what it called lies inside."""
 
     label: str
-    us: float
+    start: float
+    end: float
     window: str
+
+    @property
+    def us(self) -> float:
+        return self.end - self.start
 
 
 @dataclass
@@ -133,6 +138,7 @@ class Trace:
     activities: list[Activity] = field(default_factory=list)
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+    loads: list[Line] = field(default_factory=list)  # waits for a loader's next batch
     dropped: int = 0  # kernels without a launch, where there were launches
 
     def of(self, window: str) -> tuple[list[Op], list[Call], list[Activity]]:

@@ -84,6 +84,14 @@ def host_parts(trace: Trace, window: str) -> tuple[float, float, float]:
     return launches, max(inside - launches, 0.0), max(end - start - inside, 0.0)
 
 
+def loading(trace: Trace, window: str) -> tuple[float, float]:
+    """(microseconds in which the host waits for its loader, those in which the device then stands still)."""
+    loads = union((each.start, each.end) for each in trace.loads if each.window == window)
+    gaps = overlap(trace, window).gaps
+    idle = sum(max(min(gap.end, end) - max(gap.start, start), 0.0) for start, end in loads for gap in gaps)
+    return sum(end - start for start, end in loads), idle
+
+
 def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Overlapping spans as one, in order."""
     merged: list[tuple[float, float]] = []

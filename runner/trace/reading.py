@@ -78,12 +78,15 @@ def _made(event: Mapping[str, Any], start: float, end: float, stack: list, trace
     """The operator of an event; None for an annotation or a runtime call (which is kept all the same)."""
     if event["cat"] == "user_annotation":
         if event["name"].startswith(LINE):
-            trace.lines.append(Line(event["name"][1:], end - start, _window(start, end, trace.windows)))
+            trace.lines.append(Line(event["name"][1:], start, end, _window(start, end, trace.windows)))
+        if event["name"].startswith(_LOADER):
+            label = _label([name for _, op, name in stack if op is None])
+            trace.loads.append(Line(label, start, end, _window(start, end, trace.windows)))
         return None
     parent = next((op for _, op, _ in reversed(stack) if op), None)
     marks = [name for _, op, name in stack if op is None]
     common = {
-        "label": next((name[1:] for name in reversed(marks) if name.startswith(LINE)), ""),
+        "label": _label(marks),
         "phase": _phase(marks),
         "window": _window(start, end, trace.windows),
     }
@@ -100,6 +103,11 @@ def _made(event: Mapping[str, Any], start: float, end: float, stack: list, trace
         op.node = parent if parent.name.startswith(_BACKWARD) else parent.node
     trace.ops.append(op)
     return op
+
+
+def _label(marks: Sequence[str]) -> str:
+    """The user's stack of the innermost line."""
+    return next((name[1:] for name in reversed(marks) if name.startswith(LINE)), "")
 
 
 def _op(event: Mapping[str, Any], start: float, end: float, parent: Op | None, common: dict) -> Op:
