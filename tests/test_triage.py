@@ -16,6 +16,7 @@ from runner.trace.operators import Unit
 
 STEP = Step(step_us=1000, device_us=950, busy_us=950, host_us=200, python_us=50, kernels=100, on_gpu=True)
 HOST_BOUND = dataclasses.replace(STEP, busy_us=300, host_us=900, python_us=100)
+CPU = dataclasses.replace(STEP, on_gpu=False)
 MEASURED = Measured("gelu", "tuned", 10.0, 5.0, "outputs/published/h200/x/results.csv", "{}")
 
 
@@ -70,6 +71,9 @@ CASES = {  # finding, begin of its lever, constraint
     "measured": (_finding(pattern="gelu", measured=MEASURED), "gelu variant=tuned", "memory"),
     "library": (_finding(pattern="gelu"), "library call: torch.nn.functional.gelu", "memory"),
     "chain": (_finding(), "fusion: torch.compile", "memory"),
+    "short chain": (_finding(_operation(kernels=2)), "fusion: torch.compile", "memory"),
+    "chain on a CPU": (_finding(step=CPU), "fusion: torch.compile", "memory"),
+    "one kernel": (_finding(_operation(kernels=1)), "a custom kernel", "memory"),
     "sync": (_finding(waited=100.0), "leave the synchronize out", "sync"),
     "collective": (_finding(_operation("communication", name="AllReduce")), "overlap", "communication"),
     "data": (_finding(_operation("copy", name="Memcpy HtoD")), "pinned memory", "data"),

@@ -12,7 +12,6 @@ from runner.trace.operations import Operation
 WORTH_PERCENT = 3.0  # of the step: what gains less is left alone
 NEAR_PERCENT = 75.0  # of the roofline: what is nearer is left alone
 BUSY_PERCENT = 90.0  # a device that works less of the step than this waits for its host
-MANY_KERNELS = 3  # a chain of fewer is hardly worth fusing
 TILE = 64  # of matrix products on tensor cores: a multiple of it wastes nothing
 PYTHON_SHARE = 0.5  # of the host's time outside operators and launches: then Python is what is slow
 
@@ -78,8 +77,14 @@ class Finding:
         return self.operation.kernels / max(len(self.operation.instances), 1)
 
     @property
-    def operators_per_call(self) -> float:
-        return sum(len(one.ops) for one in self.operation.instances) / max(len(self.operation.instances), 1)
+    def parts_per_call(self) -> float:
+        """Kernels; on a CPU operators."""
+        some = self.operation.instances
+        return (
+            self.kernels_per_call
+            if self.step.on_gpu
+            else sum(len(one.ops) for one in some) / max(len(some), 1)
+        )
 
     @property
     def waits_for_host(self) -> bool:
@@ -217,7 +222,7 @@ RULES = (
     ),
     Rule(
         "",
-        lambda f: f.kind == "chain" and f.operation.kernels > MANY_KERNELS * len(f.operation.instances),
+        lambda f: f.kind == "chain" and f.parts_per_call > 1 and f.most_us >= f.worth_us,
         "fusion: torch.compile, or one kernel",
         "{kernels:.3g} {units} a call, each a trip to memory",
         _to_the_limit,

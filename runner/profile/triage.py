@@ -73,7 +73,7 @@ def _words(f: Finding) -> dict[str, Any]:
         "backward": backward,
         "library": LIBRARY.get(f.pattern, ""),
         "pattern": f.pattern,
-        "kernels": f.kernels_per_call if f.step.on_gpu else f.operators_per_call,
+        "kernels": f.parts_per_call,
         "units": "kernels" if f.step.on_gpu else "operators",
         "percent": "no known share" if f.percent is None else f"{f.percent:.0f} %",
     }
