@@ -55,12 +55,15 @@ def _kernels(name: str, rows: Sequence[dict[str, str]]) -> Grid:
             words.kernel(row["kernel"], 50),
             row["grid"],
             row["registers"],
-            row["operator"].removeprefix("aten::"),
+            words.operator(row["operator"]),
             words.line(row["python"]),
         ]
         for row in rows[:MOST_ROWS]
     ]
-    return f"{name}: {words.counted(rows, 'kernel')}", headings, lines, _rest(rows)
+    kernels = sum(int(row["launches_per_call"]) for row in rows if row["kind"] == "kernel")
+    copies = sum(int(row["launches_per_call"]) for row in rows) - kernels
+    also = f" and {copies} copies or fills" if copies else ""
+    return f"{name}: {cells.counted(kernels, 'kernel')}{also} a call", headings, lines, _rest(rows)
 
 
 def _operators(name: str, rows: Sequence[dict[str, str]]) -> Grid:
@@ -72,12 +75,13 @@ def _operators(name: str, rows: Sequence[dict[str, str]]) -> Grid:
             words.percent(row["share_percent"]),
             words.us(row["device_us"]),
             words.number(row["calls"]),
-            row["operator"].removeprefix("aten::"),
+            words.operator(row["operator"]),
             words.line(row["python"]),
         ]
         for row in some[:MOST_ROWS]
     ]
-    return f"{name}: {words.counted(rows, 'operator')}", headings, lines, _rest(rows[: len(some)] or rows)
+    calls = cells.counted(round(sum(float(row["calls"]) for row in rows)), "operator")
+    return f"{name}: {calls} a call", headings, lines, _rest(rows[: len(some)] or rows)
 
 
 def _rest(rows: Sequence[dict[str, str]]) -> list[str]:
@@ -107,7 +111,8 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
             f" their launch; the host is {words.us(row['ahead_us'])} ahead, the longest gap"
             f" {words.us(row['longest_gap_us'])} (under the profiler, which slows the host)"
         )
-        yield f"  the host spends {words.us(row['host_us'])} a call: {_parts(row)}"
+        if row.get("operators_us"):
+            yield f"  the host spends {words.us(row['host_us'])} a call: {_parts(row)}"
     if row["note"]:
         yield f"  {row['note']}"
 

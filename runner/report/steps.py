@@ -159,7 +159,7 @@ def _saidstep(step: dict[str, str]) -> Iterable[str]:
         f"  {step['syncs']} synchronizes a step; the host stood {words.us(step['sync_host_us'])} at them, "
         f"the GPU then {words.us(step['sync_idle_us'])}"
     )
-    if float(step["loader_us"] or 0):
+    if float(step.get("loader_us") or 0):
         waited, idle = words.us(step["loader_us"]), words.us(step["loader_idle_us"])
         yield f"  the host waits {waited} a step for its loader; the GPU stands still {idle} of that"
     if step["note"]:

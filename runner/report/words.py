@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from runner.files import read_csv
@@ -37,8 +36,9 @@ def tail(where: str) -> str:
     return "/".join(where.split("/")[-2:])
 
 
-def counted(rows: Sequence, noun: str) -> str:
-    return f"{len(rows)} {noun}{'' if len(rows) == 1 else 's'}"
+def operator(name: str) -> str:
+    """`add`; around a node of autograd's the engine runs `engine: AddBackward0`."""
+    return name.removeprefix("aten::").replace("autograd::engine::evaluate_function:", "engine:")
 
 
 def read(path: Path) -> list[dict[str, str]]:
