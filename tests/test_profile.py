@@ -86,6 +86,7 @@ def test_an_ops_profile(tmp_path):
     assert (outcome.folder / naive["folder"] / "trace.json.gz").is_file()
     page = (outcome.folder / "profile.md").read_text()
     case = "gelu approximate=tanh cols=64 rows=64 float32"
+    assert "must move 32.77 kB; its operators move 32.77 kB by their shapes, 1x" in page
     assert page.count("profile of") == 2 and f"profile of naive, {case}: 26 operators a call" in page
 
 

@@ -95,13 +95,12 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
         f"  {words.us(row['device_us'])} a call against {words.us(row['timed_us'])} timed "
         f"({float(row['difference_percent']):+.1f} %)"
     )
-    must = float(row["must_move_bytes"] or 0) / 1e6
-    if row["moved_over_must"]:
-        moved, ratio = float(row["moved_bytes"]) / 1e6, float(row["moved_over_must"])
-        yield f"  must move {must:.4g} MB; its operators move {moved:.4g} MB by their shapes, {ratio:.3g}x"
-    elif must:
-        known = "no operator launches its kernels: only profiler=ncu tells what they move"
-        yield f"  must move {must:.4g} MB; {known}"
+    must, ratio = words.size(row["must_move_bytes"]), words.number(row["moved_over_must"])
+    if ratio:
+        moved = words.size(row["moved_bytes"])
+        yield f"  must move {must}; its operators move {moved} by their shapes, {ratio}x"
+    elif float(row["must_move_bytes"] or 0):
+        yield f"  must move {must}; no operator launches its kernels: only profiler=ncu tells what they move"
     if float(row["product_percent"] or 0):
         yield f"  {float(row['product_percent']):.0f} % of its time are matrix products"
     if row["loop_us"]:

@@ -16,6 +16,16 @@ def percent(text: str) -> str:
     return f"{float(text):.1f} %" if text else ""
 
 
+def size(text: str) -> str:
+    """Bytes in the unit that reads best: `6.144 kB`, `23.62 GB`."""
+    count = float(text or 0)
+    for unit in ("B", "kB", "MB"):
+        if count < 1e3:
+            return f"{count:.4g} {unit}"
+        count /= 1e3
+    return f"{count:.4g} GB"
+
+
 def number(text: str, form: str = "{:.3g}") -> str:
     return form.format(float(text)) if text else ""
 
