@@ -77,6 +77,7 @@ CASES = {  # finding, begin of its lever, constraint
     "sync": (_finding(waited=100.0), "leave the synchronize out", "sync"),
     "collective": (_finding(_operation("communication", name="AllReduce")), "overlap", "communication"),
     "data": (_finding(_operation("copy", name="Memcpy HtoD")), "pinned memory", "data"),
+    "item": (_finding(_operation("copy", us=5, name="Memcpy DtoH"), waited=100.0), "leave the sync", "sync"),
     "back": (_finding(_operation("copy", name="Memcpy DtoH")), "leave it on the device", "data"),
     "loader": (LOADER, "more loader workers", "data"),
     "python": (_finding(step=PYTHON), "torch.compile, or less Python", "Python on the host"),

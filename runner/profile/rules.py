@@ -159,13 +159,6 @@ RULES = (
     ),
     Rule(
         "data",
-        lambda f: f.kind == "copy",
-        "leave it on the device, or copy it less often",
-        "it is a copy to the host",
-        lambda f: f.operation.us,
-    ),
-    Rule(
-        "data",
         lambda f: f.kind == "loader",
         "more loader workers, prefetch",
         "the step waits for its loader",
@@ -177,6 +170,13 @@ RULES = (
         "leave the synchronize out, or do it each 100 steps",
         "the device stands still while the host looks at a value",
         lambda f: f.waited_us,
+    ),
+    Rule(
+        "data",
+        lambda f: f.kind == "copy",
+        "leave it on the device, or copy it less often",
+        "it is a copy to the host",
+        lambda f: f.operation.us,
     ),
     Rule(
         "",
