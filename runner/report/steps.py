@@ -10,7 +10,7 @@ from runner.profile import before_after
 from runner.profile.rules import WORTH_PERCENT
 from runner.profile.step import STEP_COLUMNS
 from runner.record import joined
-from runner.report import words
+from runner.report import cells, words
 
 MOST_ROWS = 12
 _BEYOND = 110.0  # percent of the roofline: less is measuring
@@ -156,7 +156,7 @@ def _saidstep(step: dict[str, str]) -> Iterable[str]:
         f"(the host needs {words.us(step['host_us'])}, {python})"
     )
     yield (
-        f"  {step['syncs']} synchronizes a step; the host stood {words.us(step['sync_host_us'])} at them, "
+        f"  {cells.counted(int(step['syncs']), 'synchronize')} a step; the host stood {words.us(step['sync_host_us'])} at them, "
         f"the GPU then {words.us(step['sync_idle_us'])}"
     )
     if float(step.get("loader_us") or 0):
