@@ -155,10 +155,9 @@ def _saidstep(step: dict[str, str]) -> Iterable[str]:
         f"  the GPU works {float(step['busy_percent']):.0f} % of the step: it is {step['bound']}-bound "
         f"(the host needs {words.us(step['host_us'])}, {python})"
     )
-    yield (
-        f"  {cells.counted(int(step['syncs']), 'synchronize')} a step; the host stood {words.us(step['sync_host_us'])} at them, "
-        f"the GPU then {words.us(step['sync_idle_us'])}"
-    )
+    stood, idle = words.us(step["sync_host_us"]), words.us(step["sync_idle_us"])
+    count = cells.counted(int(step["syncs"]), "synchronize")
+    yield f"  {count} a step; the host stood {stood} there, the GPU then {idle}"
     if float(step.get("loader_us") or 0):
         waited, idle = words.us(step["loader_us"]), words.us(step["loader_idle_us"])
         yield f"  the host waits {waited} a step for its loader; the GPU stands still {idle} of that"
