@@ -15,7 +15,7 @@ EAGER = [v for v in variants("softmax") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 INF = math.inf
-FORWARD_ONLY = ["cuda_pipeline", "cuda_strided", "cuda_strided_online", "triton_strided"]
+FORWARD_ONLY = ["cuda_pipeline", "cuda_staged", "cuda_strided", "cuda_strided_online", "triton_strided"]
 
 # Triton's interpreter computes with numpy, which warns of the -inf - -inf that makes the right NaN.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
@@ -47,6 +47,7 @@ def widest(name, dtype=torch.float32):
         "cuda_vector": 65536 // dtype.itemsize,
         "cuda_cluster": 262136,
         "cuda_pipeline": 262136,
+        "cuda_staged": 3669760 // dtype.itemsize,
     }
     return most.get(name, INF)
 
@@ -187,6 +188,21 @@ def test_every_cluster(cols, dtype):
             if ahead * dtype.itemsize * cols // blocks < 220_000:  # bytes of shared memory
                 how = {"cluster": blocks, "threads": threads, "ahead": ahead}
                 assert_right(partial(load("softmax", "cuda_pipeline"), **how), x)
+    for cluster in (1, 2, 3, 4, 8, 13, 16):
+        if cols * dtype.itemsize // cluster < 220_000:
+            assert_right(partial(load("softmax", "cuda_staged"), cluster=cluster), x)
+
+
+# Rows of every start between two lines of 128 bytes, and inputs that lie otherwise than their outputs.
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["cuda_staged", "cuda_ring"])
+@pytest.mark.gpu
+def test_every_start_of_a_row(name, dtype):
+    fn = load("softmax", name)
+    for cols in (1, 9, 511, 20480, 20481, 20487):
+        assert_right(fn, randn(130, cols, dtype=dtype))
+        for start in range(1, 9):
+            assert_right(fn, randn(3, cols + start, dtype=dtype)[:, start:])
 
 
 @pytest.mark.parametrize("cols", [1, 31, 32, 33, 255, 256, 257, 1025])

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(kThreads, kCluster&& kAligned ? 1024 / kThread
   constexpr int kV = kPerVector<T>, kWarps = kThreads / kWarp;
   __shared__ Partial partials[(kCluster ? kMaxCluster : 1) * kWarps];
   const Peers<kCluster> peers;
-  peers.arrive();  // nobody's shared memory may be written before it runs
+  peers.arrive_relaxed();  // nobody's shared memory may be written before it runs
   const Row<T, kAligned> row(all, blockIdx.x / peers.count);
   const int first = peers.rank * (kThreads * kVectors) + threadIdx.x, vectors = row.vectors();
 

@@ -2,6 +2,7 @@
 // launched.
 #pragma once
 
+#include "barrier.cuh"
 #include "power.cuh"
 
 namespace kernels::softmax {
@@ -25,6 +26,12 @@ struct Peers {
   __device__ void arrive() const {
 #if __CUDA_ARCH__ >= 900
     if constexpr (kCluster) asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+  }
+  // Where nothing was written that the others read after their wait.
+  __device__ void arrive_relaxed() const {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (kCluster) asm volatile("barrier.cluster.arrive.relaxed.aligned;");
 #endif
   }
   __device__ void wait() const {
@@ -53,6 +60,15 @@ struct Peers {
 #endif
     *slot = value;
   }
+#if __CUDA_ARCH__ >= 900
+  // The same, and tells `barrier` of the peer, which counts the bytes.
+  __device__ void send(Partial* slot, const Partial& value, unsigned peer, const Barrier& barrier) const {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(
+                     there(slot, peer)),
+                 "l"(reinterpret_cast<const unsigned long long&>(value)), "r"(there(&barrier, peer))
+                 : "memory");
+  }
+#endif
 
  private:
 #if __CUDA_ARCH__ >= 900

@@ -29,11 +29,23 @@ struct Task {
     return bits % 16 == 0;
   }
 
+  // Whether a row of x may lie otherwise between 16-byte boundaries than its output.
+  bool shifted() const {
+    const auto between = reinterpret_cast<uintptr_t>(x) - reinterpret_cast<uintptr_t>(y);
+    return (between | static_cast<uintptr_t>((stride - cols) * item_bytes())) % 16 != 0;
+  }
+
   // 16-byte vectors that a row of the output may touch.
   int64_t vectors() const {
     const int64_t each = 16 / item_bytes();
     const bool on_boundaries = (reinterpret_cast<uintptr_t>(y) | cols * item_bytes()) % 16 == 0;
     return on_boundaries ? cols / each : (cols + 2 * (each - 1)) / each;
+  }
+
+  // The same, counted from the 128-byte boundary on at or before the row.
+  int64_t line_vectors() const {
+    const auto bits = reinterpret_cast<uintptr_t>(y) | static_cast<uintptr_t>(cols * item_bytes());
+    return bits % 128 == 0 ? vectors() : vectors() + 7;
   }
 };
 
@@ -55,6 +67,15 @@ inline int64_t scratch_bytes(const Ring& ring, int64_t rows) {
   return ring.team > 1 ? rows * ring.team * 8 : 0;
 }
 cudaError_t ring_rows(const Task& task, const Ring& ring, void* scratch);
+
+// A cluster's blocks have a row in shared memory (sm_90); cluster 0 where it does not fit.
+struct Staged {
+  int cluster;  // blocks that share a row
+  int slice;    // vectors of it that a block has
+};
+
+Staged staged_for(const Task& task, int cluster);  // 0 chooses
+cudaError_t staged_rows(const Task& task, const Staged& staged);
 
 // How clusters of blocks that stay share the rows of `task` in registers (sm_90); cluster 0 where they
 // cannot.

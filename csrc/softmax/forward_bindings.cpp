@@ -1,5 +1,6 @@
-// kernels::softmax_vector, _online, _cluster, _pipeline, _ring and _tuned: torch's tensors in, the launchers
-// of forward.h out. Each works along the last dim of a tensor of any strides; its output is contiguous.
+// kernels::softmax_vector, _online, _cluster, _staged, _pipeline, _ring and _tuned: torch's tensors in, the
+// launchers of forward.h out. Each works along the last dim of a tensor of any strides; its output is
+// contiguous.
 #include "../common/stable_cuda.h"
 #include "forward.h"
 #include "row.h"
@@ -52,10 +53,20 @@ Tensor pipeline(const Tensor& x, int64_t cluster, int64_t threads, int64_t ahead
   });
 }
 
+Tensor staged(const Tensor& x, int64_t cluster) {
+  return launched(x, "softmax_staged", [&](const Task& task) {
+    return staged_rows(task, staged_for(task, static_cast<int>(cluster)));
+  });
+}
+
 cudaError_t tuned_rows(const Task& task, const Tensor& x) {
   switch (design_for(task)) {
     case Design::kVector:
       return vector_rows(task);
+    case Design::kCluster:
+      return cluster_rows(task, blocks_for(task), 1024);
+    case Design::kStaged:
+      return staged_rows(task, staged_for(task, 0));
     case Design::kRing:
       return in_ring(task, x, 0);
     case Design::kOnline:
@@ -84,6 +95,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_ring_forward(Tensor x, int team) -> Tensor");
   m.def("softmax_tuned(Tensor x) -> Tensor");
   m.def("softmax_tuned_forward(Tensor x) -> Tensor");
+  m.def("softmax_staged(Tensor x, int cluster) -> Tensor");
   m.def("softmax_pipeline(Tensor x, int cluster, int threads, int ahead) -> Tensor");
 }
 
@@ -98,6 +110,7 @@ STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_ring_forward", TORCH_BOX(&ring));
   m.impl("softmax_tuned", TORCH_BOX(&tuned));
   m.impl("softmax_tuned_forward", TORCH_BOX(&tuned));
+  m.impl("softmax_staged", TORCH_BOX(&staged));
   m.impl("softmax_pipeline", TORCH_BOX(&pipeline));
 }
 

@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kThreads, sizeof(T))
   }
   for (int stage = 0; stage < pipe.ahead; ++stage) fetch(number + stage * clusters, stage);
   __syncthreads();
-  peers.arrive();  // nobody's shared memory may be written before it runs
+  peers.arrive_relaxed();  // nobody's shared memory may be written before it runs
   peers.wait();
   int stage = 0, turn = 0;
   for (unsigned parity = 0; number < all.rows; number += clusters) {

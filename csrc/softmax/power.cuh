@@ -42,8 +42,8 @@ struct Power {
 };
 
 // What a part of a row contributes: its largest element and the sum of Power(largest). A part without
-// elements is {-inf, 0}.
-struct Partial {
+// elements is {-inf, 0}. Sent as one word of 64 bits.
+struct alignas(8) Partial {
   float largest, sum;
 };
 

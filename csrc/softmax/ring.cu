@@ -8,8 +8,7 @@
 namespace kernels::softmax {
 namespace {
 
-// A shifted slice takes more instructions an element, so more threads.
-constexpr int kThreads = 512, kThreadsUnaligned = 768;
+constexpr int kThreads = 512;
 constexpr int kMostLag = 3;
 // A slice this small is reduced and written faster than the team's exchange takes, at any lag.
 constexpr int64_t kLeastSlice = 1024;  // vectors: 16 KiB
@@ -18,7 +17,7 @@ constexpr int64_t kLeastSlice = 1024;  // vectors: 16 KiB
 // instructions for an element, not the exchange, are what costs.
 int64_t depth_of(const Task& task) {
   if (task.dtype != Dtype::kFloat32) return 3;
-  return task.aligned() ? 7 : 5;
+  return 7;
 }
 
 }  // namespace
@@ -28,7 +27,9 @@ Ring ring_of(const RingLoad& load, int team) {
   const int blocks = device_attribute(cudaDevAttrMultiProcessorCount);
   const int64_t bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - load.control_bytes;
   const int64_t room = bytes / 16 / load.tensors;
-  const auto slice_of = [&](int64_t blocks) { return ceil_div(load.vectors, blocks) + load.beside; };
+  const auto slice_of = [&](int64_t blocks) {
+    return ceil_div(load.vectors, blocks * load.step) * load.step + load.beside;
+  };
   if (team == 0) {
     // Whole rows while three of them fit a block, then enough blocks for deep rings; more where there are
     // fewer rows than blocks.
@@ -47,18 +48,19 @@ Ring ring_of(const RingLoad& load, int team) {
 }
 
 Ring ring_for(const Task& task, int team) {
-  constexpr int kControlBytes = sizeof(Control<kThreadsUnaligned / kWarp>);
-  return ring_of({task.rows, task.vectors(), task.aligned() ? 0 : 1, 1, depth_of(task), kControlBytes}, team);
+  constexpr int kControlBytes = sizeof(Control<kThreads / kWarp>);
+  return ring_of(
+      {task.rows, task.line_vectors(), task.shifted() ? kLine : 0, 1, depth_of(task), kControlBytes, kLine},
+      team);
 }
 
 cudaError_t ring_rows(const Task& task, const Ring& ring, void* scratch) {
   if (ring.team == 0) return cudaErrorInvalidConfiguration;
   return with_rows(task, [&](const auto& all) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(all.x)>>;
-    return all.aligned
+    return task.shifted()
                ? launch_ring<ForwardSlices<T, true>, kThreads>(all, all.rows, ring, scratch, task.stream)
-               : launch_ring<ForwardSlices<T, false>, kThreadsUnaligned>(all, all.rows, ring, scratch,
-                                                                         task.stream);
+               : launch_ring<ForwardSlices<T, false>, kThreads>(all, all.rows, ring, scratch, task.stream);
   });
 }
 

@@ -8,16 +8,30 @@
 
 namespace kernels::softmax {
 
-enum class Design { kVector, kCluster, kRing, kOnline, kRow };
+enum class Design { kVector, kCluster, kStaged, kRing, kOnline, kRow };
+
+// Blocks of 1024 threads that share a row in registers where that is the fastest; else 0.
+inline int blocks_for(const Task& task) {
+  if (task.dtype != Dtype::kFloat32 || !task.aligned() || !has_clusters()) return 0;
+  return task.vectors() <= 8192 ? 1 : 0;
+}
+
+// Widest row, in vectors, of which clusters of blocks that share a multiprocessor are the fastest: 1 MiB.
+constexpr int64_t kMostStagedVectors = 65536;
 
 // design     | rows                                          | because
 // vector     | up to 64 KiB                                  | in registers, no exchange between blocks
+// cluster    | float32 up to 128 KiB, aligned, on sm_90      | in registers of one block
+// staged     | up to 1 MiB, on sm_90                         | in shared memory of several blocks to an SM
 // ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
 // online     | the others                                    | read twice, any card
 // row        | float64                                       | the plain kernel: nobody trains in float64
 inline Design design_for(const Task& task) {
   if (!task.known()) return Design::kRow;
-  if (task.vectors() <= kMostVectors) return Design::kVector;
+  const bool half = task.dtype != Dtype::kFloat32;  // a vector more than 64 KiB is too much for its registers
+  if (task.vectors() <= kMostVectors - (half && has_clusters() ? 1 : 0)) return Design::kVector;
+  if (blocks_for(task) > 0) return Design::kCluster;
+  if (task.vectors() <= kMostStagedVectors && staged_for(task, 0).cluster > 0) return Design::kStaged;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 
@@ -36,8 +50,8 @@ inline StreamChoice stream_choice_for(const Strided& task) {
 }
 
 // design | columns                                                       | because
-// stream | whose rows are vectors, when there are tiles for every SM     | fewest instructions, widest
-// accesses words  | narrow ones of other widths, when they fill blocks            | the same, word by word
+// stream | whose rows are vectors, when there are tiles for every SM     | fewest instructions
+// words  | narrow ones of other widths, when they fill blocks            | the same, word by word
 // tiles  | the others; beyond a cluster's registers two reads            | any width; clusters of up to 16
 inline StridedDesign strided_design_for(const Strided& task) {
   const int64_t busy = device_attribute(cudaDevAttrMultiProcessorCount);
@@ -48,19 +62,22 @@ inline StridedDesign strided_design_for(const Strided& task) {
   return fills && task.cell_bytes() < 16 && fits_words(task) ? StridedDesign::kWords : StridedDesign::kTiles;
 }
 
-// Of the backward; the widths are those of one tensor, and both rows are held. Not yet measured.
+// Of the backward; the widths are those of one tensor, and both rows are held.
 // design     | rows                                          | because
 // vector     | up to 64 KiB                                  | in registers, no exchange between blocks
-// cluster    | wider, on sm_90, up to 1 MiB                  | in registers, an exchange within a cluster
+// cluster    | whole vectors, on sm_90, up to kMostTogether  | in registers, an exchange within a cluster
 // ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
 // online     | the others                                    | read twice, any card
 // row        | float64                                       | the plain kernel: nobody trains in float64
+constexpr int64_t kMostTogether = 16384, kMostHalfTogether = 8192;  // vectors in float32, in 16 bits
 inline Design design_for(const GradTask& task) {
-  const int64_t vectors = task.g_to_dx.vectors();
-  if (!task.g_to_dx.known()) return Design::kRow;
+  const Task& rows = task.g_to_dx;
+  const int64_t vectors = rows.vectors();
+  if (!rows.known()) return Design::kRow;
   if (vectors <= kMostVectors) return Design::kVector;
   if (!has_clusters()) return Design::kOnline;
-  if (vectors <= kMostClusterVectors) return Design::kCluster;
+  const int64_t most = rows.dtype == Dtype::kFloat32 ? kMostTogether : kMostHalfTogether;
+  if (rows.aligned() && vectors <= most) return Design::kCluster;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 

@@ -1,10 +1,12 @@
 """The fastest softmax of this project for each input. Which design runs is decided in `csrc/softmax/tuned.h`.
 
-| slices | forward | backward (not yet measured) |
+| slices | forward | backward |
 |---|---|---|
 | along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
-| wider, to 1 MiB, compute capability 9.0 | as the next line | registers of a cluster (`cuda_cluster`) |
-| wider, compute capability 9.0 | shared memory of the blocks of a team (`cuda_ring`) | the same |
+| float32 to 128 KiB, aligned, sm_90 | registers of a block (`cuda_cluster`) | of a cluster (`cuda_cluster`) |
+| 16 bits to 128 KiB, float32 to 256 KiB, aligned, sm_90 | as the next line | the same |
+| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | as the next line |
+| wider, sm_90 | shared memory of the blocks of a team (`cuda_ring`) | the same |
 | others | two reads (`cuda_online`) | the same |
 | along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |
 | the same, little for a block, or few columns too long for a cluster | rows, on a copy | rows, on copies |
