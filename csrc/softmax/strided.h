@@ -57,14 +57,8 @@ struct StreamTile {
   bool ahead;      // blocks stay, and the next tiles come into shared memory meanwhile
 };
 
-// Bytes of a tile's columns to aim at (16 to 128), most threads of a block (256 or 512), and whether tiles of
-// at least 256 threads come ahead of need.
-struct StreamChoice {
-  int chunk, block;
-  bool ahead;
-};
-
-StreamTile stream_tile_for(const Strided& task, const StreamChoice& choice);
+// `chunk`: bytes of a tile's columns to aim at, 16 to 128; `ahead`: for the largest blocks.
+StreamTile stream_tile_for(const Strided& task, int chunk, bool ahead);
 // `taken`: 4 bytes of device memory, for tiles that come ahead of need.
 cudaError_t strided_stream(const Strided& task, const StreamTile& tile, unsigned* taken);
 

@@ -60,12 +60,7 @@ cudaError_t in_tiles(const Strided& task, int64_t chunk, int64_t block) {
   return tile.cluster > 0 ? strided_tiles(task, tile) : strided_online(task, kOnlineChunk);
 }
 
-// As `choice` says; where no tile of that kind fits, `otherwise`.
-template <typename Otherwise>
-cudaError_t in_vectors(const Tensor& x, const Strided& task, const StreamChoice& choice,
-                       Otherwise&& otherwise) {
-  const StreamTile tile = stream_tile_for(task, choice);
-  if (tile.threads == 0) return otherwise(task);
+cudaError_t in_vectors(const Tensor& x, const Strided& task, const StreamTile& tile) {
   if (!tile.ahead) return strided_stream(task, tile, nullptr);
   const Tensor taken = empty_bytes(x, sizeof(unsigned));
   return strided_stream(task, tile, static_cast<unsigned*>(taken.data_ptr()));
@@ -85,14 +80,12 @@ Tensor strided(const Tensor& x, int64_t dim, int64_t chunk, int64_t block) {
                   [&](const Strided& task) { return in_tiles(task, chunk, block); });
 }
 
-Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, int64_t block, bool ahead) {
+Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, bool ahead) {
   check_chunk(chunk, "softmax_strided_stream");
-  check(block == 256 || block == 512, "softmax_strided_stream takes a block of 256 or 512 threads.");
-  const StreamChoice choice{static_cast<int>(chunk), static_cast<int>(block), ahead};
   return launched(x, dim, "softmax_strided_stream", [&](const Strided& task) {
-    return in_vectors(x, task, choice, [](const Strided& task) {
-      return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
-    });
+    const StreamTile tile = stream_tile_for(task, static_cast<int>(chunk), ahead);
+    if (tile.threads > 0) return in_vectors(x, task, tile);
+    return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
   });
 }
 
@@ -104,23 +97,20 @@ Tensor online(const Tensor& x, int64_t dim, int64_t chunk) {
 
 Tensor tuned(const Tensor& x, int64_t dim) {
   return launched(x, dim, "softmax_strided_tuned", [&](const Strided& task) {
-    const auto in_registers = [](const Strided& task) {
-      return in_tiles(task, kStridedChunk, kStridedBlock);
-    };
     switch (strided_design_for(task)) {
       case StridedDesign::kStream:
-        return in_vectors(x, task, stream_choice_for(task), in_registers);
+        return in_vectors(x, task, tuned_tile_for(task));
       case StridedDesign::kWords:
         return strided_words(task);
       default:
-        return in_registers(task);
+        return in_tiles(task, kStridedChunk, kStridedBlock);
     }
   });
 }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_strided(Tensor x, int dim, int chunk, int block) -> Tensor");
-  m.def("softmax_strided_stream(Tensor x, int dim, int chunk, int block, bool ahead) -> Tensor");
+  m.def("softmax_strided_stream(Tensor x, int dim, int chunk, bool ahead) -> Tensor");
   m.def("softmax_strided_online(Tensor x, int dim, int chunk) -> Tensor");
   m.def("softmax_strided_tuned(Tensor x, int dim) -> Tensor");
 }

@@ -10,9 +10,8 @@ namespace {
 
 constexpr int kReservedBytes = 1024;  // of shared memory, by the system for each block
 constexpr int kEach = 16;             // vectors of a thread
-constexpr int kFew = 8;               // of the smallest block, if they hold the tile
-constexpr int kLeastAhead = 256;      // threads of a block that has vectors on their way
-constexpr bool kKeep = true;          // powers of bfloat16
+constexpr int kMostThreads = 512;     // of a block
+constexpr int kSmallest = 256;        // vectors of a tile for a warp with half as many, where powers are kept
 constexpr int kAheadOf = 6;           // batches on their way, of a quarter of that
 
 // Rows of less than a vector, which a vector holds a whole number of, as rows of one vector.
@@ -31,9 +30,9 @@ int log2_from(int64_t least) {
 }
 
 // Whether a block of the current device may have so much shared memory.
-bool holds_ahead(int threads) {
-  const int bytes = kAheadOf * kEach / 4 * threads * 16 + 16384;
-  return bytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+bool holds_ahead() {
+  constexpr int kBytes = kAheadOf * kEach / 4 * kMostThreads * 16 + 16384;
+  return kBytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 
 template <typename T>
@@ -74,57 +73,53 @@ cudaError_t launch(const Strided& task, const StreamTile& tile, unsigned* taken)
   return launch_together(kernel, teams * tile.share, P::kThreads, kBytes, tile.share, task.stream, all);
 }
 
-template <typename T, int kThreads, bool kShared>
-cudaError_t launch_block(const Strided& task, const StreamTile& tile, unsigned* taken) {
+template <int kThreads>
+using Plain = Plan<kThreads, kEach, kEach, 0, false, false>;
+
+template <typename T, bool kShared>
+cudaError_t launch_largest(const Strided& task, const StreamTile& tile, unsigned* taken) {
   if (tile.ahead)
-    return launch<T, Plan<kThreads, kEach, kEach / 4, kAheadOf, kShared, kKeep>>(task, tile, taken);
-  return launch<T, Plan<kThreads, kEach, kEach, 0, kShared, kKeep>>(task, tile, taken);
+    return launch<T, Plan<kMostThreads, kEach, kEach / 4, kAheadOf, kShared, false>>(task, tile, taken);
+  return launch<T, Plan<kMostThreads, kEach, kEach, 0, kShared, false>>(task, tile, taken);
 }
 
 template <typename T>
 cudaError_t by_block(const Strided& task, const StreamTile& tile, unsigned* taken) {
-  const bool shared = tile.share > 1;
+  if (tile.share > 1) return launch_largest<T, true>(task, tile, taken);
+  if (tile.rows << tile.shift <= kSmallest)
+    return launch<T, Plan<32, 8, 8, 0, false, true>>(task, tile, taken);
   switch (tile.threads) {
     case 32:
-      if (tile.rows << tile.shift <= 32 * kFew)
-        return launch<T, Plan<32, kFew, kFew, 0, false, kKeep>>(task, tile, taken);
-      return launch<T, Plan<32, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
+      return launch<T, Plain<32>>(task, tile, taken);
     case 64:
-      return launch<T, Plan<64, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
+      return launch<T, Plain<64>>(task, tile, taken);
     case 128:
-      return launch<T, Plan<128, kEach, kEach, 0, false, kKeep>>(task, tile, taken);
+      return launch<T, Plain<128>>(task, tile, taken);
     case 256:
-      return shared ? launch_block<T, 256, true>(task, tile, taken)
-                    : launch_block<T, 256, false>(task, tile, taken);
+      return launch<T, Plain<256>>(task, tile, taken);
     default:
-      return shared ? launch_block<T, 512, true>(task, tile, taken)
-                    : launch_block<T, 512, false>(task, tile, taken);
+      return launch_largest<T, false>(task, tile, taken);
   }
 }
 
 }  // namespace
 
-StreamTile stream_tile_for(const Strided& task, const StreamChoice& choice) {
+StreamTile stream_tile_for(const Strided& task, int chunk, bool ahead) {
   const bool packed = narrow(task);
   if (!packed && task.cell_bytes() != 16) return {};
   const int64_t wide = 16 / task.item_bytes();
   const int64_t rows = packed ? task.length * task.inner / wide : task.length;
   const int64_t lanes = packed ? 1 : task.inner / wide;
-  const int shift = std::min(log2_from(lanes), log2_from(choice.chunk / 16));
+  const int shift = std::min(log2_from(lanes), log2_from(chunk / 16));
   const int64_t vectors = rows << shift, tiles = ceil_div(lanes, int64_t{1} << shift);
   int share = 1, threads = 32;
-  while (ceil_div(vectors, share) > choice.block * kEach && share <= kMostShare) share *= 2;
-  while (threads * kEach < vectors && threads < choice.block) threads *= 2;
+  while (ceil_div(vectors, share) > kMostThreads * kEach && share <= kMostShare) share *= 2;
+  while (threads * kEach < vectors && threads < kMostThreads) threads *= 2;
   const bool fits = share == 1 || (share <= kMostShare && has_clusters());
   if (!fits || task.outer * tiles * share > 2147483647) return {};
   const int columns = static_cast<int>(packed ? task.inner : wide << shift);
-  return {threads,
-          share,
-          shift,
-          static_cast<int>(rows),
-          columns,
-          static_cast<unsigned>(tiles),
-          choice.ahead && threads >= kLeastAhead && holds_ahead(threads)};
+  ahead = ahead && threads == kMostThreads && holds_ahead();
+  return {threads, share, shift, static_cast<int>(rows), columns, static_cast<unsigned>(tiles), ahead};
 }
 
 cudaError_t strided_stream(const Strided& task, const StreamTile& tile, unsigned* taken) {

@@ -41,21 +41,25 @@ constexpr int kStridedBlock = 0;                       // as small a block as ho
 
 enum class StridedDesign { kTiles, kWords, kStream };
 
-// Tiles of 128 bytes of columns where a block holds that; longer columns by 64, and by clusters.
-inline StreamChoice stream_choice_for(const Strided& task) {
+// As wide as one block holds: with another beside it on the SM in half types, alone in float32. Where that
+// would be 32 bytes, clusters have 64, unless a row has no more than that. Tiles come ahead of need for the
+// largest blocks only: in half types for all of those, in float32 where they share a tile.
+inline StreamTile tuned_tile_for(const Strided& task) {
   const bool half = task.item_bytes() == 2;
-  if (task.length > 1024) return {64, 512, true};
-  if (task.length > 512) return half ? StreamChoice{64, 256, true} : StreamChoice{128, 512, false};
-  return {128, 512, false};
+  const bool narrow = task.inner * task.item_bytes() <= 64;
+  const int chunk = task.length <= (half ? 512 : 1024) ? 128 : narrow && task.length > 2048 ? 32 : 64;
+  StreamTile tile = stream_tile_for(task, chunk, true);
+  tile.ahead = tile.ahead && (half || tile.share > 1);
+  return tile;
 }
 
-// design | columns                                                       | because
-// stream | whose rows are vectors, when there are tiles for every SM     | fewest instructions
-// words  | narrow ones of other widths, when they fill blocks            | the same, word by word
-// tiles  | the others; beyond a cluster's registers two reads            | any width; clusters of up to 16
+// design | columns                                              | because
+// stream | whose rows are vectors, with tiles for every SM      | fewest instructions, widest accesses
+// words  | narrow ones of other widths that fill blocks         | the same, word by word
+// tiles  | the others; beyond a cluster's registers two reads   | any width; clusters of up to 16
 inline StridedDesign strided_design_for(const Strided& task) {
   const int64_t busy = device_attribute(cudaDevAttrMultiProcessorCount);
-  const StreamTile tile = stream_tile_for(task, stream_choice_for(task));
+  const StreamTile tile = tuned_tile_for(task);
   if (tile.threads > 0 && task.outer * tile.tiles * tile.share >= busy) return StridedDesign::kStream;
   constexpr int64_t kFilling = 8192;  // elements
   const bool fills = task.length * task.inner >= kFilling && task.outer >= busy;
