@@ -8,8 +8,8 @@
 | wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | as the next line |
 | wider, sm_90 | shared memory of the blocks of a team (`cuda_ring`) | the same |
 | others | two reads (`cuda_online`) | the same |
-| along another dim, large | packed in registers of a block or a cluster (`cuda_strided_stream`) | rows, on copies |
 | along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |
+| along another dim, enough for a GPU | the same, packed (`cuda_strided_stream`) | rows, on copies |
 | the same, little for a block, or few columns too long for a cluster | rows, on a copy | rows, on copies |
 | float64 | the plain kernel (`cuda_row`) | the same |
 
