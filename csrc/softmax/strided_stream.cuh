@@ -1,7 +1,7 @@
-// Softmax down the columns by blocks that stay: a block has one tile after the other, `length` times some
-// neighbouring columns, as words in registers, while the next ones come into its shared memory. Every thread
-// brings its own vectors there, so that nobody waits for others' loads. Powers are computed twice: words take
-// half of the registers that a half type's powers would.
+// Softmax down the columns: a block, or a cluster of them, has a tile, `length` times some neighbouring
+// columns, as words in registers. Powers are computed twice: words take half of the registers that a half
+// type's powers would. Where tiles come ahead of need blocks stay, and every thread brings its own vectors of
+// the next tiles into shared memory, so that nobody waits for others' loads.
 #pragma once
 
 #include "packed.cuh"
@@ -219,6 +219,45 @@ __device__ __forceinline__ void store_powers(const Tiles<T>& all, const Place<T,
   }
 }
 
+// From the pairs of warps, in `parts`, to what results are made with; where powers are kept a pair's sum
+// becomes its warp's factor. The one who leads tells all which tile was given. Every thread of a block, and
+// of its cluster, calls it.
+template <typename T, typename P, bool kKeep>
+__device__ __forceinline__ void agree_on_columns(const Tiles<T>& all, const Peers<P::kShared>& peers,
+                                                 Partial* parts, Whole<T>* wholes, bool leads, unsigned given,
+                                                 unsigned& upcoming) {
+  const int columns = all.columns, entries = P::kWarps * ((kPerVector<T> << all.shift) / columns);
+  const auto finish = [&](int column, const Partial& pair, int lane, int lanes) {
+    const float scale = 1 / pair.sum;
+    if (lane == 0) wholes[column] = {Curve<T>(pair.largest), scale};
+    for (int e = lane; kKeep && e < entries; e += lanes) {
+      Partial& part = parts[e * columns + column];
+      part.sum = rescaled({part.largest, 1}, pair.largest) * scale;
+    }
+  };
+  if (leads && !P::kShared) upcoming = given;
+  __syncthreads();
+  if constexpr (P::kShared) {
+    Partial* blocks = parts + P::kWarps * kMostPeriod * kPerVector<T>;
+    peers.wait();  // until all have read of the tile before
+    for (unsigned peer = 0; leads && peer < peers.count; ++peer)
+      peers.put(reinterpret_cast<float*>(&upcoming), __uint_as_float(given), peer);
+    combine_columns(parts, columns, entries, [&](int column, const Partial& pair, int lane, int lanes) {
+      for (unsigned peer = lane; peer < peers.count; peer += lanes)
+        peers.put(&blocks[peers.rank * columns + column], pair, peer);
+    });
+    __syncwarp();
+    peers.arrive();
+    peers.wait();
+    combine_columns(blocks, columns, peers.count, finish);
+    __syncwarp();
+    peers.arrive();
+  } else {
+    combine_columns(parts, columns, entries, finish);
+  }
+  __syncthreads();
+}
+
 // grid: as many blocks as are at work at once, or one for each tile.
 template <typename T, typename P>
 __global__ void __launch_bounds__(P::kThreads, P::kResident)
@@ -230,7 +269,6 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
   auto* parts = reinterpret_cast<Partial*>(wholes + kMostPeriod * kWide);
   const int period = 1 << all.shift, first = (threadIdx.x & (period - 1)) * kWide;
   Partial* mine = parts + (threadIdx.x / kWarp << all.shift) * kWide + first;
-  Partial* blocks = parts + P::kWarps * kMostPeriod * kWide;
   const Peers<P::kShared> peers;
   peers.arrive();  // nobody's shared memory may be written before it runs
   __shared__ unsigned upcoming[2];
@@ -278,36 +316,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
 #pragma unroll
       for (int j = 0; j < kWide; ++j) mine[j] = {largest[j], sums[j]};
     }
-    if (leads && !P::kShared) upcoming[turn] = given;
-    __syncthreads();
-    const int entries = P::kWarps * (period * kWide / all.columns);
-    const auto finish = [&](int column, const Partial& pair, int lane, int lanes) {
-      const float scale = 1 / pair.sum;
-      if (lane == 0) wholes[column] = {Curve<T>(pair.largest), scale};
-      for (int e = lane; kKeep && e < entries; e += lanes) {
-        Partial& part = parts[e * all.columns + column];
-        part.sum = rescaled({part.largest, 1}, pair.largest) * scale;
-      }
-    };
-    if constexpr (P::kShared) {
-      peers.wait();  // until all have read of the tile before
-      for (unsigned peer = 0; leads && peer < peers.count; ++peer)
-        peers.put(reinterpret_cast<float*>(&upcoming[turn]), __uint_as_float(given), peer);
-      combine_columns(parts, all.columns, entries, [&](int column, const Partial& pair, int lane, int lanes) {
-        for (unsigned peer = lane; peer < peers.count; peer += lanes)
-          peers.put(&blocks[peers.rank * all.columns + column], pair, peer);
-      });
-      __syncwarp();
-      peers.arrive();
-      peers.wait();
-      combine_columns(blocks, all.columns, peers.count, finish);
-      __syncwarp();
-      peers.arrive();
-    } else {
-      combine_columns(parts, all.columns, entries, finish);
-    }
-    __syncthreads();
-
+    agree_on_columns<T, P, kKeep>(all, peers, parts, wholes, leads, given, upcoming[turn]);
     if (kKeep && kept) {
       store_kept(all, here, mine, bits);
     } else {
