@@ -204,6 +204,14 @@ FILES = {
     "no set": ({"shapes.smoke": ...}, "shapes.smoke: missing"),
     "negative size": ({"shapes.cpu": [{"rows": -4}]}, "shapes.cpu[0].rows: a dim cannot be negative"),
     "unit": ({"variants.naive.unit": "fp23"}, "no unit 'fp23'; did you mean 'fp32'?"),
+    "replays graphs": (
+        {"variants.naive.compile": {"mode": "reduce-overhead"}},
+        "compile: this replays CUDA graphs",
+    ),
+    "replays graphs, by option": (
+        {"variants.naive.compile": {"options": {"triton.cudagraphs": True}}},
+        "compile: this replays CUDA graphs",
+    ),
     "accuracy": ({"variants.naive.accuracy": "exact"}, "no accuracy 'exact'"),
     "work": ({"variants.naive.work": 0}, "work: must be above 0"),
     "name": ({"name": "skale"}, "name: 'skale', and the file says 'scale'"),

@@ -168,6 +168,19 @@ def test_a_limit_is_named_by_its_key(worker):
     assert found.reason == "still in check after its limit of 0.2 s (limits.check_s)"
 
 
+def test_a_limit_that_no_variant_reached_says_what_went_on(monkeypatch):
+    monkeypatch.setenv("FAKE_CEILINGS_S", "60")
+    worker = supervisor.Worker(DEVICE, LIMITS)
+    worker.greet()
+    worker.limits = Limits(start_s=30, build_s=30, inputs_s=30, check_s=30, measure_s=0.2)
+    with pytest.raises(WorkerLost) as caught:
+        worker.ask("ceilings", refresh=False)
+    assert caught.value.index is None
+    assert caught.value.reason == (
+        "still in measure of the device's ceilings after its limit of 0.2 s (limits.measure_s)"
+    )
+
+
 def test_an_unlimited_limit():
     limits = Limits(*[1e300] * 5)
     worker = supervisor.Worker(DEVICE, limits)

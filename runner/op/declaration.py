@@ -17,6 +17,7 @@ from runner.typed import conform, defaults, nearest
 PEER = "peer"
 WORDS = ("device", "dtype", "direction", "layout")  # further names in `accepts` and `opt_in`
 TAKEN = {*WORDS, "itemsize", "itemsize_out", "inf", "min", "max"}
+_REPLAYED = ("reduce-overhead", "max-autotune")  # modes of torch.compile
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}")  # of what folders and files are called after
 NO_COST = (
     "cost: missing; give flops, read and write as formulas under cost.forward, "
@@ -193,6 +194,7 @@ class _Builder:
         raw["params"] = {k: v if isinstance(v, list) else [v] for k, v in raw["params"].items()}
         self._variant_formulas(where, raw)
         self._variant_arguments(where, raw)
+        self._compiled(f"{where}.compile", raw["compile"] or {})
         self._known(f"{where}.unit", raw["unit"], UNITS, "unit")
         self._known(f"{where}.accuracy", raw["accuracy"], ACCURACIES, "accuracy")
         if not 0 < raw["work"] < math.inf:
@@ -227,6 +229,16 @@ class _Builder:
         for name, values in raw["params"].items():
             if not values:
                 self.faults.append(f"{where}.params.{name}: an empty list; give the values to run")
+
+    def _compiled(self, where: str, wanted: dict[str, Any]) -> None:
+        """No CUDA graphs of the compiler's own: what they return lies where the next call writes."""
+        options = wanted["options"] if isinstance(wanted.get("options"), dict) else {}
+        if wanted.get("mode") in _REPLAYED or options.get("triton.cudagraphs") is True:
+            self.faults.append(
+                f"{where}: this replays CUDA graphs, and each call overwrites what the one before returned, "
+                "so no output can be checked; leave mode away or take max-autotune-no-cudagraphs, and "
+                "measure calls in a CUDA graph with timing=graph"
+            )
 
     def _source(self, where: str, text: str) -> str:
         try:

@@ -124,7 +124,9 @@ class Worker:
             yield from self._exchange(name, arguments, step)
         except TimeoutError:
             stage, limit_s = step["stage"], self._limit_s(step)
-            reason = f"still in {stage} after its limit of {limit_s:g} s (limits.{stage}_s)"
+            of_none = step["index"] is None and step.get("what", stage) != stage
+            at = f" of {step['what']}" if of_none else ""
+            reason = f"still in {stage}{at} after its limit of {limit_s:g} s (limits.{stage}_s)"
             raise WorkerLost("timeout", reason, step["index"], stage) from None
         except (EOFError, OSError):
             raise self._lost(self._ending(), step) from None
