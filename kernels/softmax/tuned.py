@@ -2,9 +2,10 @@
 
 | slices | forward | backward (not yet measured) |
 |---|---|---|
-| along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
-| float32 to 128 KiB, aligned, sm_90 | registers of a block (`cuda_cluster`) | of a cluster (`cuda_cluster`) |
-| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | registers of one (`cuda_cluster`) |
+| along the last dim, float32 to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
+| the same, half types to 32 KiB; float32 not aligned to 16 KiB | the same | the same, to 64 KiB |
+| float32 of 96 to 128 KiB, aligned, sm_90 | registers of a block (`cuda_cluster`) | as the next line |
+| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | registers (`cuda_cluster`) |
 | wider, sm_90 | shared memory of the blocks of a team (`cuda_ring`) | the same |
 | others | two reads (`cuda_online`) | the same |
 | along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |
