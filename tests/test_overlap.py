@@ -38,6 +38,23 @@ def test_kernels_side_by_side_are_busy_once():
     assert (one.busy_us, one.span_us) == (30, 30)
 
 
+def test_the_hosts_time_is_split_into_launches_operators_and_python():
+    made = Made().window("loop", 0, 100).op("aten::add", 10, 30).kernel("k", 30, 5, host=(20, 8))
+    assert overlap.host_parts(made.op("aten::mul", 60, 10).trace(), "loop") == (8, 32, 60)
+
+
+def test_a_device_that_stands_still_while_a_loader_loads_is_told():
+    made = Made().window("loop", 0, 500).kernel("a", 10, 10, host=(0, 5)).kernel("b", 100, 10, host=(95, 2))
+    made.mark("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 15, 70)
+    assert overlap.loading(made.trace(), "loop") == (70, 65)
+
+
+def test_a_loader_that_the_device_need_not_wait_for_costs_nothing():
+    made = Made().window("loop", 0, 500).kernel("a", 10, 200, host=(0, 5)).kernel("b", 210, 10, host=(95, 2))
+    made.mark("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 15, 70)
+    assert overlap.loading(made.trace(), "loop") == (70, 0)
+
+
 def test_an_empty_window_is_all_zero():
     assert overlap.overlap(Made().window("loop", 0, 10).trace(), "loop").busy_share == 0.0
 

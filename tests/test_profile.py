@@ -24,12 +24,17 @@ import torch
 def helper(x):
     return torch.exp(x) * torch.tanh(x) + x
 
+def forever(loader):
+    while True:
+        yield from loader
+
 def make_step(lr=0.1, size=64):
+    batches = forever(torch.utils.data.DataLoader(torch.randn(512, size), batch_size=8))
     weight = torch.randn(size, size, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=lr)
-    x = torch.randn(size, size)
 
     def step():
+        x = next(batches)
         loss = helper(x @ weight).mean()
         loss.backward()
         optimizer.step()
@@ -79,7 +84,10 @@ def test_an_ops_profile(tmp_path):
     python = [row["operator"] for row in rows if row["kind"] == "python"]
     assert "kernels/gelu/naive.py:19 gelu" in python
     assert (outcome.folder / naive["folder"] / "trace.json.gz").is_file()
-    assert (outcome.folder / "profile.md").read_text().count("profile of") == 2
+    page = (outcome.folder / "profile.md").read_text()
+    case = "gelu approximate=tanh cols=64 rows=64 float32"
+    assert "must move 32.77 kB; its operators move 32.77 kB by their shapes, 1x" in page
+    assert page.count("profile of") == 2 and f"profile of naive, {case}: 26 operators a call" in page
 
 
 def test_a_wrong_variant_is_not_profiled(tmp_path):
@@ -141,7 +149,12 @@ def test_a_step_of_the_users_own(mine, tmp_path):
     words = [f"workload.target={mine}:make_step", "workload.args.lr=0.5"]
     outcome = run(*words, output=tmp_path / "out")
     names = {row["operation"] for row in table(outcome.folder, "operations.csv")}
-    assert {"helper", "matmul", "optimizer"} <= names and outcome.folder.parent.name == "my_train"
+    assert {
+        "helper",
+        "matmul",
+        "optimizer",
+        "DataLoader",
+    } <= names and outcome.folder.parent.name == "my_train"
 
 
 @pytest.mark.parametrize(

@@ -295,15 +295,44 @@ def test_tiles_and_rows_that_start_anywhere(tuned, d, dtype, sizes):
     tuned.assert_right(randn(n * d + 1, dtype=dtype)[1:].view(n, d), randn(m, d, dtype=dtype))
 
 
+@pytest.mark.parametrize("p", [2.0, 1.5])
+@pytest.mark.parametrize("d", [5, 33, 100])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m", [1300, 1301])
+def test_more_tiles_than_blocks_at_once(p, d, dtype, m):
+    """396 tiles of 128 x 128: a block takes another when it is done with one, of another batch at times."""
+    Loaded("cuda_register").assert_right(randn(4, 1030, d, dtype=dtype), randn(4, m, d, dtype=dtype), p)
+
+
+def terms(x1, x2, p, upstream):
+    """[b, n, d], [b, m, d], [b, n, m] -> [b, n, m, d]: what a gradient is the sum of, without signs.
+
+    In float32 each is off by p - 1 times what the distance, the difference and their ratio are rounded by,
+    half a unit each. For p = 7 some elements owe their size to a few terms far above the root mean square, so
+    that roundings alone exceed the elementwise rule, in PyTorch's own gradient too.
+    """
+    ratio = (x1[:, :, None] - x2[:, None]).abs() / reference.cdist(x1, x2, p)[..., None]
+    return upstream[..., None] * ratio.nan_to_num(0.0) ** (p - 1)
+
+
 @pytest.mark.parametrize("p", [*P, 0.5, 7.0])
 @pytest.mark.parametrize("d", [3, 16, 70])
 def test_gradients_of_more_than_a_tile(tuned, p, d):
     x1, x2, upstream = randn(2, 300, d), randn(2, 1030, d), randn(2, 300, 1030)
+    if (
+        p == math.inf
+    ):  # differences are exact, so that the largest is a tie in float64 wherever it is one here
+        x1, x2 = ((x * 4096).round() / 4096 for x in (x1, x2))
     x2[:, 5:9] = x1[:, 2:6]
     got = gradients(tuned, x1, x2, p, upstream)
-    wanted = gradients(reference.cdist, x1.double(), x2.double(), p, upstream.double())
-    for g, w in zip(got, wanted):
-        assert compare(g, w, g.dtype, str(g.device), "elementwise").reason == ""
+    wide1, wide2 = x1.double(), x2.double()
+    wanted = gradients(reference.cdist, wide1, wide2, p, upstream.double())
+    for dim, g, w in zip((2, 1), got, wanted):
+        if p == 7.0:
+            unit = 2.0**-23 * terms(wide1, wide2, p, upstream.double()).square().sum(dim).sqrt()
+            assert ((g - w).abs() <= 3 * (p - 1) * unit).all()
+        else:
+            assert compare(g, w, g.dtype, str(g.device), "elementwise").reason == ""
     again = gradients(tuned, x1, x2, p, upstream)
     assert all(torch.equal(g, a) for g, a in zip(got, again))
 

@@ -45,18 +45,21 @@ def gradient(fn, x, upstream, dim=-1):
 
 
 def assert_right(fn, x, upstream, dim=-1):
-    """Against y * (g - sum(g * y)) in float64, y being the output as its dtype rounds it.
+    """Against y * (g - sum(g * y)) in float64, y being the very output, as its dtype rounds it.
 
-    Within 2 float32 ulp of the terms, which may cancel, and one rounding to the dtype of the result.
+    Within 4 float32 eps of the terms, which may cancel, and one rounding to the dtype of the result. A sum of
+    257 products is the end of some 11 roundings: over 100000 rows of them an H200's built-in was up to 3.5
+    eps off, these kernels 3.2.
     """
-    with torch.no_grad():
-        y, g = fn(x, dim=dim).double(), upstream.double()
+    x = x.detach().requires_grad_()
+    out = fn(x, dim=dim)
+    (got,) = torch.autograd.grad(out, x, upstream)
+    y, g = out.detach().double(), upstream.double()
     expected = y * (g - (g * y).sum(dim, keepdim=True))
     terms = y * (g.abs() + (g * y).abs().sum(dim, keepdim=True))
-    got = gradient(fn, x, upstream, dim)
     assert got.dtype == x.dtype and got.shape == x.shape
     assert torch.equal(got.isnan(), expected.isnan()) and torch.equal(got.isinf(), expected.isinf())
-    wrong = (got.double() - expected).abs() > rounding(fn, expected, x.dtype) + 2**-22 * terms
+    wrong = (got.double() - expected).abs() > rounding(fn, expected, x.dtype) + 2**-21 * terms
     assert not (wrong & expected.isfinite()).any()
 
 
@@ -199,6 +202,26 @@ def test_every_width_of_the_designs(own, dtype):
         for cols in (vectors * 16 // dtype.itemsize, vectors * 16 // dtype.itemsize - 1):
             assert_right(own, randn(7, cols, dtype=dtype), randn(7, cols, dtype=dtype))
             assert_right(own, randn(7, cols, dtype=dtype), randn(7, cols + 3, dtype=dtype)[:, 3:])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cols", [40, 80, 160, 288, 640, 1280, 2560, 5120, 8704])
+def test_every_width_of_rows_read_an_element_a_load(cols):
+    fn = load("softmax", "cuda_vector")
+    for width in (cols, cols + 1):
+        assert_right(fn, randn(7, width), randn(7, width + 3)[:, 3:])
+
+
+# More rows than are on their way at once; slices of one piece and of several; lines that start before a row.
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("team", [1, 2, 5, 33, 132])
+@pytest.mark.parametrize("cols", [20000, 20001])
+def test_teams_and_pieces_of_the_ring(cols, team, dtype):
+    ring = load("softmax", "cuda_ring")
+    x, upstream = randn(300, cols, dtype=dtype), randn(300, cols + 3, dtype=dtype)
+    assert_right(lambda x, dim: ring(x, dim, team), x, upstream[:, 3:])
+    assert_right(lambda x, dim: ring(x, dim, team), x, upstream[:, :-3].contiguous())
 
 
 @pytest.mark.parametrize("name", ["builtin", "cuda_row", "tuned", "cpp"])

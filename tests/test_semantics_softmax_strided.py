@@ -9,7 +9,7 @@ import torch
 
 from tests.support import DEVICE, compare, load
 
-NAMES = ["triton_strided", "cuda_strided_online", "cuda_strided", "tuned"]
+NAMES = ["triton_strided", "cuda_strided_online", "cuda_strided", "cuda_strided_stream", "tuned"]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 INF = math.inf
 
@@ -135,6 +135,42 @@ def test_every_block_and_chunk(block, chunk, dtype):
         assert_right(fn, randn(*shape, dtype=dtype), 1, chunk=chunk, block=block)
 
 
+# Blocks of each size, clusters of each, tiles that come ahead of need and not.
+@pytest.mark.gpu
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("block", [256, 512])
+@pytest.mark.parametrize("chunk", [32, 64, 128])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_stream(chunk, block, ahead, dtype):
+    fn = load("softmax", "cuda_strided_stream")
+    for shape in (
+        (700, 1024, 64),
+        (3000, 120, 2),
+        (350, 4096, 64),
+        (40, 3000, 40),
+        (300, 1000, 8),
+        (2, 8192, 72),
+    ):
+        assert_right(fn, randn(*shape, dtype=dtype), 1, chunk=chunk, block=block, ahead=ahead)
+
+
+# Rows of words of each block, of both parities, and none that repeats at a power of two.
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "length, inner", [(41, 3), (5001, 3), (999, 17), (1000, 33), (1001, 63), (3001, 5), (6000, 6)]
+)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_rows_of_words(length, inner, offset, dtype):
+    outer = 301
+    x = randn(outer * length * inner + offset, dtype=dtype)[offset:].view(outer, length, inner)
+    x[0, :, 0] = -INF
+    x[-1, 3, inner - 1] = INF
+    x[5, length - 1, inner - 1] = 3e38 if dtype != torch.float16 else 6e4
+    for name in ("cuda_strided_stream", "tuned"):
+        assert_right(load("softmax", name), x, 1)
+
+
 @pytest.mark.gpu
 def test_many_columns_and_outer_indices(fn):
     assert_right(fn, randn(70001, 9, 3), 1)
@@ -143,7 +179,13 @@ def test_many_columns_and_outer_indices(fn):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(
-    "operator", [("softmax_strided", 64, 0), ("softmax_strided_online", 64), ("softmax_strided_tuned",)]
+    "operator",
+    [
+        ("softmax_strided", 64, 0),
+        ("softmax_strided_stream", 64, 256, True),
+        ("softmax_strided_online", 64),
+        ("softmax_strided_tuned",),
+    ],
 )
 def test_operator_is_well_formed(operator):
     load("softmax", "tuned")

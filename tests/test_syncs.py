@@ -51,6 +51,31 @@ def test_two_waits_in_one_gap_share_it_out_once():
     assert sum(row["idle_us"] for row in rows) == 60 - 22
 
 
+def _looped(made: Made) -> Made:
+    """Two steps back to back, each with a wait of 10 us at its end."""
+    made.window("loop", 1000, 300)
+    for at in (1000, 1100):
+        made.kernel("k", at + 10, 50, host=(at + 1, 2)).call("cudaStreamSynchronize", at + 52, 10)
+    return made
+
+
+def test_a_wait_at_the_end_of_a_step_leaves_the_device_idle_until_the_next():
+    made = Made().window("step 0", 0, 200).line("t.py:4 step", 10, 90).op("aten::item", 45, 20)
+    made.kernel("k", 12, 40, host=(11, 1)).call("cudaStreamSynchronize", 50, 7)
+    read = _looped(made).trace()
+    (alone,) = syncs.found(read, read, ["step 0"], "step 0")
+    (looped,) = syncs.found(read, read, ["step 0"], "step 0", loop="loop")
+    assert (alone["host_us"], alone["idle_us"]) == (7, 0)
+    assert (looped["count"], looped["host_us"], looped["idle_us"]) == (1, 10, 50)
+
+
+def test_a_loop_with_other_waits_is_not_taken():
+    made = _looped(Made()).call("cudaDeviceSynchronize", 1290, 2)
+    read = _step(made).trace()
+    (row,) = syncs.found(read, read, ["step 0"], "step 0", loop="loop")
+    assert row["idle_us"] == 60 - 22
+
+
 def test_asynchronous_calls_are_no_waits():
     made = Made().window("step 0", 0, 100)
     for name in ("cudaMemcpyAsync", "cudaEventRecord", "cudaStreamWaitEvent", "cudaEventQuery"):

@@ -13,7 +13,7 @@ pytest.importorskip("matplotlib")
 @pytest.mark.parametrize("name", ["planted", "clean"])
 def test_a_step_is_drawn(tmp_path, name):
     read = reading.read(reading.load(TRACES / f"h200_{name}_plain.json.gz"))
-    timeline.draw(read, "step 1", tmp_path / "timeline.png", name)
+    timeline.draw(read, {"step 1": name, "step 2": "the next"}, tmp_path / "timeline.png")
     assert (tmp_path / "timeline.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -25,3 +25,10 @@ def test_lanes_are_threads_then_streams():
         "host, thread 2",
         "GPU, stream 7",
     ]
+
+
+def test_kernels_of_torch_are_named_by_their_operator():
+    read = reading.read(reading.load(TRACES / "h200_planted_plain.json.gz"))
+    (bars,) = (bars for name, bars in timeline._lanes(*read.of("step 1")[::2]) if name.startswith("GPU"))
+    names = {name for name, *_ in bars}
+    assert {"mm", "sum", "nonzero"} <= names and "vectorized_elementwise_kernel" not in names

@@ -91,3 +91,11 @@ def test_files_are_read_with_and_without_gzip(tmp_path, name):
     data = json.dumps({"traceEvents": Made().op("aten::mul", 0, 1).events}).encode()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     assert [op.name for op in reading.read(reading.load(tmp_path / name)).ops] == ["aten::mul"]
+
+
+def test_a_generated_kernel_writes_its_last_argument():
+    made = Made().window("call 0", 0, 100)
+    shapes = {"Input Dims": [[8], [8], []], "Input type": ["float", "float", "Scalar"]}
+    made.add("cpu_op", "triton_poi_fused_gelu_0", 10, 30, kernel_backend="triton", **shapes)
+    (op,) = made.trace().ops
+    assert (op.read_bytes, op.written_bytes) == (32, 32)

@@ -1,6 +1,7 @@
 // Addition in packs of 16 bytes; an operand that is broadcast along the rows is read once a pack.
 #include "vector.h"
 
+#include "../common/divide.cuh"
 #include "../common/pack.cuh"
 
 namespace kernels {
@@ -8,29 +9,6 @@ namespace {
 
 constexpr int kMaxThreads = 512;
 constexpr int kMostUnroll = 4, kNarrowUnroll = 8;
-
-// Quotients by one divisor without a division (Granlund and Montgomery, PLDI 1994, figure 4.1), for dividends
-// below 2^31; above, the division itself.
-struct Divisor {
-  int64_t value;
-  uint32_t factor, shift;
-  bool small;
-
-  Divisor(int64_t divisor, int64_t most)
-      : value(divisor), factor(0), shift(0), small(most < (int64_t{1} << 31)) {
-    while (shift < 31 && (int64_t{1} << shift) < divisor) ++shift;
-    if (small) {
-      const uint64_t above = (uint64_t{1} << shift) - static_cast<uint64_t>(divisor);
-      factor = static_cast<uint32_t>((above << 32) / static_cast<uint64_t>(divisor) + 1);
-    }
-  }
-
-  __device__ __forceinline__ int64_t quotient(int64_t i) const {
-    if (!small) return i / value;
-    const uint32_t n = static_cast<uint32_t>(i);
-    return (__umulhi(n, factor) + n) >> shift;
-  }
-};
 
 // out: (rows, cols) contiguous, a row `row` packs long; the operands' rows are `outer` elements apart.
 template <typename T>

@@ -11,9 +11,17 @@ namespace kernels {
 constexpr int64_t kMostBlocks = 0x7fffffff;
 constexpr int kOwn = 128;  // points of a block whose gradient it sums, where it goes by differences
 
+// 1 / distance for p = 2, to 1 ulp. Neither the distance, which is the root of a float, nor this can be a
+// denormal, for which a division would take four more instructions. Infinite where the distance is 0.
+__device__ __forceinline__ float reciprocal(float distance) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(distance));
+  return inverse;
+}
+
 // The weight of a pair's difference for p = 2.
 __device__ __forceinline__ float weight_of(float grad, float distance) {
-  return distance == 0 ? 0.0f : __fdividef(grad, distance);
+  return distance == 0 ? 0.0f : grad * reciprocal(distance);
 }
 
 __device__ __forceinline__ void load_any(float (&values)[4], const void* x, int64_t at, int left, bool packed,
@@ -49,21 +57,20 @@ struct Share {
 
   __device__ Share(const BackwardWork& work, int coordinates, int own_points) {
     int64_t unit = blockIdx.x;
+    k = unit % work.chunks * coordinates, unit /= work.chunks;  // first: they read the same pairs
     own = unit % work.tiles * own_points, unit /= work.tiles;
-    split = unit % work.splits, unit /= work.splits;
-    k = unit % work.chunks * coordinates;
-    b = unit / work.chunks;
+    split = unit % work.splits;
+    b = unit / work.splits;
     first = split * work.others_each;
     count = static_cast<int>(max(int64_t{0}, min(work.others_each, work.other_count - first)));
   }
 };
 
-// Gradients and distances of kOwn x (kThreads / 16) pairs, eight a thread, on their way to shared memory.
-template <bool kOwnIsRows, int kThreads>
+// Gradients and distances of kOwn x kOthers pairs, four a thread and turn, on their way to shared memory.
+template <bool kOwnIsRows, int kThreads, int kTurnsOfSlice>
 struct Pairs {
-  static constexpr int kOthers = kThreads / 16;
+  static constexpr int kTurns = kTurnsOfSlice, kOthers = 4 * kThreads * kTurns / kOwn;
   static constexpr int kLanes = kOthers / 4;  // threads that share a row of pairs, if own points are rows
-  static constexpr int kTurns = 2;
 
   float grads[kTurns][4], distances[kTurns][4];
   int64_t at;                 // of the first pair in grad and distance

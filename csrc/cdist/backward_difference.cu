@@ -8,7 +8,21 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kBlocksPerSM = 2;
 constexpr int kPerOwn = 4;      // own points of a thread
+constexpr int kTurnsOfFew = 4;  // of a slice of pairs: whole lines of 128 bytes where own points are rows
 constexpr int kNeighbours = 8;  // threads that share those: along coordinates first, then along others
+
+// log2(size * inverse), for a product of 0 to a little above 1. The card's own is off by 2^-22 near 1, where
+// the largest terms are, and p - 1 multiplies that. The polynomial is off by 2^-23 of the logarithm from 0.7
+// to 1.02 (a least-squares fit of log2(1 + f) / f), and f is rounded once.
+__device__ __forceinline__ float log2_of_ratio(float size, float inverse) {
+  const float ratio = size * inverse, f = fmaf(size, inverse, -1.0f);
+  float quotient = 0.5435128808f;
+  for (float next :
+       {-0.0896075517f, 0.3174828291f, -0.3582158983f, 0.4809665382f, -0.7213482261f, 1.4426950216f}) {
+    quotient = fmaf(quotient, f, next);
+  }
+  return ratio < 0.7f ? __log2f(ratio) : f * quotient;
+}
 
 // A term is grad * sign(x) * (|x| / distance)^(p - 1) with x a difference of coordinates; what of it depends
 // on the pair alone is worked out once, as a weight and, but for p = 1 and 2, one more value.
@@ -16,16 +30,21 @@ template <Norm kNorm>
 struct Slope {
   static constexpr bool kTwoValues = kNorm != Norm::kOne && kNorm != Norm::kTwo;
 
-  __device__ __forceinline__ static float weight(float grad, float distance) {
+  __device__ __forceinline__ static float weight(float grad, float distance, float p) {
     if constexpr (kNorm == Norm::kTwo) return weight_of(grad, distance);
     if constexpr (kNorm == Norm::kThree || kNorm == Norm::kThreeHalves) {
       return distance == 0 ? 0.0f : grad;  // not 0 times what may be infinite
+    }
+    if constexpr (kNorm == Norm::kAny) {  // what second() is off by, to the power of p - 1
+      const float off = fmaf(-distance, second(distance), 1.0f);
+      return fabsf(off) < 1 ? grad * fmaf(p - 1, off, 1.0f) : grad;
     }
     return grad;
   }
 
   __device__ __forceinline__ static float second(float distance) {
     if constexpr (kNorm == Norm::kInfinity) return distance;
+    if constexpr (kNorm == Norm::kAny) return distance == 0 ? 0.0f : __frcp_rn(distance);
     return distance == 0 ? 0.0f : __fdividef(1.0f, distance);
   }
 
@@ -44,8 +63,8 @@ struct Slope {
     } else if constexpr (kNorm == Norm::kThreeHalves) {
       return fmaf(weight, copysignf(fast_sqrt(size * second), difference), sum);
     } else {
-      const float ratio = size * second, power = exp2f((p - 1) * __log2f(ratio));
-      return ratio == 0 ? sum : fmaf(weight, copysignf(power, difference), sum);
+      const float power = exp2f((p - 1) * log2_of_ratio(size, second));
+      return size * second == 0 ? sum : fmaf(weight, copysignf(power, difference), sum);
     }
   }
 };
@@ -53,7 +72,7 @@ struct Slope {
 template <Norm kNorm, bool kOwnIsRows, int kCoordinates>
 __global__ __launch_bounds__(kThreads,
                              kBlocksPerSM) void difference_kernel(const __grid_constant__ BackwardWork work) {
-  using Loader = Pairs<kOwnIsRows, kThreads>;
+  using Loader = Pairs<kOwnIsRows, kThreads, kCoordinates <= 16 ? kTurnsOfFew : 2>;
   using Term = Slope<kNorm>;
   constexpr int kOthers = Loader::kOthers;
   constexpr int kPerK = kCoordinates < 8 ? kCoordinates : 8;  // coordinates of a thread, in groups of four
@@ -98,7 +117,7 @@ __global__ __launch_bounds__(kThreads,
       float weights[4], seconds[4];
 #pragma unroll
       for (int v = 0; v < 4; ++v) {
-        weights[v] = Term::weight(pairs.grads[turn][v], pairs.distances[turn][v]);
+        weights[v] = Term::weight(pairs.grads[turn][v], pairs.distances[turn][v], work.p);
         seconds[v] = Term::second(pairs.distances[turn][v]);
       }
       Loader::put(slice.weights, turn, weights);
@@ -165,7 +184,7 @@ __global__ __launch_bounds__(kThreads) void add_kernel(const float* partial, flo
 
 template <Norm kNorm, int kCoordinates>
 cudaError_t launch(const Backward& call) {
-  const BackwardWork work = work_of(call, kCoordinates, kOwn, 16);
+  const BackwardWork work = work_of(call, kCoordinates, kOwn, 32);
   if (work.blocks > kMostBlocks) return cudaErrorInvalidConfiguration;
   const auto kernel = call.own_is_rows ? difference_kernel<kNorm, true, kCoordinates>
                                        : difference_kernel<kNorm, false, kCoordinates>;

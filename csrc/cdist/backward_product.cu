@@ -8,8 +8,7 @@
 // a warp's half step is summed through differences: slower, and only there.
 //
 // Two such passes read grad and distances once each, which is what they are bound by. A warp has 32 own
-// points and goes along the others. Pairs come in by asynchronous copies, two steps ahead; a thread copies
-// what it will itself read, so that only the pieces of the others, which all warps share, need a barrier.
+// points and goes along the others. Pairs come in by asynchronous copies, two steps ahead.
 #include <limits>
 
 #include "backward_near.cuh"
@@ -25,11 +24,15 @@ constexpr int64_t kMostSplits = 64;  // whose parts are of the order of the inpu
 template <int kWarpsOfBlock, int kStepsThere>
 struct Shape {
   static constexpr int kWarps = kWarpsOfBlock, kSteps = kStepsThere, kOwnPoints = kOwnOfWarp * kWarps;
+  static constexpr bool kAhead = kSteps > 2;  // weights are made ready while those before are multiplied
 };
+
+constexpr int kVectors = 8;                   // of four pairs, in a row of a warp's
+using PairsOfWarp = float4[2][32][kVectors];  // [grad or distance][row of grad][place]
 
 template <typename S>
 struct Room {
-  float4 pairs[S::kSteps][S::kWarps][2][8][32];  // [grad or distance][four at a time][lane]
+  PairsOfWarp pairs[S::kSteps][S::kWarps];
   float4 pieces[2][kParts];
 };
 
@@ -62,40 +65,45 @@ __device__ __forceinline__ int own_of(int q, int g) {
   return kOwnIsRows ? 8 * q + g : 4 * g + q;
 }
 
-// Gradients and distances of a warp's pairs on their way to shared memory.
+// Where vector `chunk` of a row of pairs lies in the row's place in shared memory: eight lanes that copy a
+// row meet 32 banks, and so do eight that read, of two rows or of four, what their products take.
+__device__ __forceinline__ int place(int row, int chunk) { return chunk ^ (row % 2 * 4) ^ (row / 4 % 4 * 2); }
+
+// Gradients and distances of a warp's 32 x 32 pairs on their way to shared memory, as rows of grad. Eight
+// neighbours copy 128 bytes of a row: less in one piece, and memory reads at half its rate.
 template <bool kOwnIsRows, bool kPlain>
 struct PairCopies {
-  int64_t at;                 // of this lane's first pair in grad and distance
-  int own_left, others_left;  // from there
+  static constexpr int kBetween = 32 / kVectors;  // rows that are copied at once
 
-  __device__ PairCopies(const BackwardWork& work, const Share& share, int64_t own, int g, int t) {
-    const int64_t mine = own + own_of<kOwnIsRows>(0, g), other = share.first + 4 * t;
-    at = (share.b * work.rows + (kOwnIsRows ? mine : other)) * work.columns + (kOwnIsRows ? other : mine);
-    own_left = static_cast<int>(max(int64_t{-1}, min(int64_t{32}, work.own_count - mine)));
-    others_left = share.count - 4 * t;
+  int64_t at;                 // of this lane's first pair in grad and distance
+  int row, chunk;             // of it, in the tile
+  int own_left, others_left;  // from the tile's first
+
+  __device__ PairCopies(const BackwardWork& work, const Share& share, int64_t own, int lane)
+      : row(lane / kVectors), chunk(lane % kVectors) {
+    const int64_t first_row = kOwnIsRows ? own : share.first, column = kOwnIsRows ? share.first : own;
+    at = (share.b * work.rows + first_row + row) * work.columns + column + 4 * chunk;
+    own_left = static_cast<int>(max(int64_t{0}, min(int64_t{kOwnOfWarp}, work.own_count - own)));
+    others_left = share.count;
   }
 
-  __device__ __forceinline__ void next(float4 (*to)[8][32], const BackwardWork& work, int lane) {
+  __device__ __forceinline__ void next(PairsOfWarp& to, const BackwardWork& work) {
+    const int rows = (kOwnIsRows ? own_left : others_left) - row;
+    const int columns = (kOwnIsRows ? others_left : own_left) - 4 * chunk;
+    int64_t here = at;
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int64_t here =
-            at + (kOwnIsRows ? 8 * i * work.columns + 16 * half : (16 * half + i) * work.columns);
-        const int others = others_left - 16 * half - (kOwnIsRows ? 0 : i),
-                  own = own_left - (kOwnIsRows ? 8 * i : 0);
-        const int left = own > 0 && others > 0 ? (kOwnIsRows ? others : own) : 0;
-        float4 &grad = to[0][4 * half + i][lane], &distance = to[1][4 * half + i][lane];
-        if constexpr (kPlain) {  // a vector is whole or past the end
-          copy_async(&grad, static_cast<const float*>(work.grad) + here, left > 0);
-          copy_async(&distance, work.distance + here, left > 0);
-        } else {
-          float values[4];
-          load_any(values, work.grad, left > 0 ? here : 0, left, work.packed, work.dtype);
-          grad = make_float4(values[0], values[1], values[2], values[3]);
-          load(values, work.distance + (left > 0 ? here : 0), left, work.packed);
-          distance = make_float4(values[0], values[1], values[2], values[3]);
-        }
+    for (int i = 0; i < 32; i += kBetween, here += kBetween * work.columns) {
+      const int left = i < rows ? columns : 0;
+      float4 &grad = to[0][row + i][place(row + i, chunk)], &distance = to[1][row + i][place(row + i, chunk)];
+      if constexpr (kPlain) {  // a vector is whole or past the end
+        copy_async(&grad, static_cast<const float*>(work.grad) + here, left > 0);
+        copy_async(&distance, work.distance + here, left > 0);
+      } else {
+        float values[4];
+        load_any(values, work.grad, left > 0 ? here : 0, left, work.packed, work.dtype);
+        grad = make_float4(values[0], values[1], values[2], values[3]);
+        load(values, work.distance + (left > 0 ? here : 0), left, work.packed);
+        distance = make_float4(values[0], values[1], values[2], values[3]);
       }
     }
     at += kOwnIsRows ? kStep : kStep * work.columns;
@@ -156,7 +164,7 @@ __global__ __launch_bounds__(32 * S::kWarps,
   uint16_t* left_out = reinterpret_cast<uint16_t*>(given.left_out) + share.first / kStep +
                        ((share.b * work.chunks + chunk) * own_warps + first_own / kOwnOfWarp) * given.steps;
 
-  PairCopies<kOwnIsRows, kPlain> pairs(work, share, first_own, g, t);
+  PairCopies<kOwnIsRows, kPlain> pairs(work, share, first_own, lane);
   const float4* parts =
       given.pieces + ((share.b * work.chunks + chunk) * given.steps + share.first / kStep) * kParts;
   const int steps = (share.count + kStep - 1) / kStep;
@@ -170,7 +178,7 @@ __global__ __launch_bounds__(32 * S::kWarps,
     commit_copies();
   };
   const auto bring_pairs = [&](int step) {
-    if (step < steps) pairs.next(room.pairs[step % S::kSteps][warp], work, lane);
+    if (step < steps) pairs.next(room.pairs[step % S::kSteps][warp], work);
     commit_copies();
   };
   for (int step = 0; step < S::kSteps - 1; ++step) {
@@ -178,7 +186,7 @@ __global__ __launch_bounds__(32 * S::kWarps,
     bring_pairs(step);
   }
 
-  float near_below[4];  // distances that count as near
+  float near_above[4];  // reciprocals of distances that count as near
 #pragma unroll
   for (int q = 0; q < 4; ++q) {
     float square = 0;
@@ -189,14 +197,45 @@ __global__ __launch_bounds__(32 * S::kWarps,
     }
     square += __shfl_xor_sync(~0u, square, 1);
     square += __shfl_xor_sync(~0u, square, 2);
-    near_below[q] = kNear * sqrtf(square);
+    near_above[q] = 1 / (kNear * sqrtf(square));
   }
+
+  // Weights of half a step; returns whether one of this lane's pairs is near.
+  const auto weigh = [&](int step, int half, float (&weights)[4][4]) {
+    const auto& here = room.pairs[step % S::kSteps][warp];
+    float nearest[4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = kOwnIsRows ? 8 * i + g : 16 * half + 4 * t + i;
+      const int vector = place(row, kOwnIsRows ? 4 * half + t : g);
+      const float4 grad = here[0][row][vector], distance = here[1][row][vector];
+      const float grads[4] = {grad.x, grad.y, grad.z, grad.w};
+      const float distances[4] = {distance.x, distance.y, distance.z, distance.w};
+#pragma unroll
+      for (int v = 0; v < 4; ++v) {
+        const int q = kOwnIsRows ? i : v, s = kOwnIsRows ? v : i;
+        // No pair is near at distance 0: it adds nothing.
+        const float inverse = distances[v] == 0 ? 0.0f : reciprocal(distances[v]);
+        weights[q][s] = distances[v] == 0 ? 0.0f : grads[v] * inverse;
+        nearest[q] = fmaxf(nearest[q], inverse);
+      }
+    }
+    return nearest[0] > near_above[0] || nearest[1] > near_above[1] || nearest[2] > near_above[2] ||
+           nearest[3] > near_above[3];
+  };
 
   Sums sums = {};
   float totals[4] = {};  // of the weights that were taken as products
+  float weights[4][4];
+  bool near = false;
+  if constexpr (S::kAhead) {
+    wait_for_copies<0>();
+    __syncthreads();
+    near = weigh(0, 0, weights);
+  }
   for (int step = 0; step < steps; ++step) {
     // The last group may be of pairs that are not needed yet, never of the pieces of this step.
-    wait_for_copies<S::kSteps - 2>();
+    wait_for_copies<S::kAhead ? 0 : S::kSteps - 2>();
     __syncthreads();  // all have brought these pieces and are done with those before
     bring_pieces(step + 1);
     bring_pairs(step + S::kSteps - 1);
@@ -206,29 +245,22 @@ __global__ __launch_bounds__(32 * S::kWarps,
     float recent_totals[4] = {};
 #pragma unroll 1  // more takes registers that are not there
     for (int half = 0; half < 2; ++half) {
-      const auto& here = room.pairs[step % S::kSteps][warp];
-      float weights[4][4];
-      bool near = false;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const float4 grad = here[0][4 * half + i][lane], distance = here[1][4 * half + i][lane];
-        const float grads[4] = {grad.x, grad.y, grad.z, grad.w};
-        const float distances[4] = {distance.x, distance.y, distance.z, distance.w};
-#pragma unroll
-        for (int v = 0; v < 4; ++v) {
-          const int q = kOwnIsRows ? i : v, s = kOwnIsRows ? v : i;
-          weights[q][s] = weight_of(grads[v], distances[v]);
-          near |= distances[v] < near_below[q] && distances[v] != 0;
-        }
-      }
+      if constexpr (!S::kAhead) near = weigh(step, half, weights);
       if (__any_sync(~0u, near)) {
         halves |= 1 << 8 * half;
-      } else {
 #pragma unroll
-        for (int q = 0; q < 4; ++q) {
-          recent_totals[q] += (weights[q][0] + weights[q][1]) + (weights[q][2] + weights[q][3]);
-        }
-        add_products(recent, weights, room.pieces[step % 2], half, lane);
+        for (int at = 0; at < 16; ++at) weights[at / 4][at % 4] = 0;
+      }
+#pragma unroll
+      for (int q = 0; q < 4; ++q) {
+        recent_totals[q] += (weights[q][0] + weights[q][1]) + (weights[q][2] + weights[q][3]);
+      }
+      float next[4][4];  // under the products, on other units; beyond the last step nothing of it is used
+      if constexpr (S::kAhead) near = weigh(step + half, 1 - half, next);
+      add_products(recent, weights, room.pieces[step % 2], half, lane);
+      if constexpr (S::kAhead) {
+#pragma unroll
+        for (int at = 0; at < 16; ++at) weights[at / 4][at % 4] = next[at / 4][at % 4];
       }
     }
     if (lane == 0) left_out[step] = static_cast<uint16_t>(halves);

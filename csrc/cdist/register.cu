@@ -7,6 +7,7 @@
 // so that little else may be issued, and no read be waited for: each comes tens of terms before its use.
 #include <limits>
 
+#include "../common/divide.cuh"
 #include "exact.h"
 #include "fast_norm.cuh"
 #include "register_slices.cuh"
@@ -15,14 +16,21 @@ namespace kernels {
 namespace {
 
 constexpr int64_t kMostCoordinates = 1 << 24;  // of which 128 times as many still fit an int
-constexpr int kStages = 2;
+// Blocks that start together end their tiles together, and then all write at once while nothing is computed.
+// So the first of many start in as many phases, one after the other within the time of a tile.
+constexpr int kPhases = 8;
+constexpr int kWavesThatPay = 16;        // of tiles, from which on it pays
+constexpr int64_t kMostSleep = 1000000;  // ns, of __nanosleep
 
-// Outputs of a thread, a multiple of four along each side.
+// Outputs of a thread, a multiple of four along each side. kStays: as many blocks as the card holds, each of
+// which takes tile after tile and brings the next while it ends the one before; else a block for each tile.
 struct Large {
   static constexpr int kRows = 8, kColumns = 8, kBlocksPerSM = 2;
+  static constexpr bool kStays = false;
 };
 struct Small {
   static constexpr int kRows = 4, kColumns = 4, kBlocksPerSM = 2;
+  static constexpr bool kStays = false;
 };
 
 // What every thread knows.
@@ -30,7 +38,9 @@ struct Work {
   const void *x1, *x2;
   void* out;
   Batches batches;
-  int tiles_n, tiles_m;
+  int tiles, tiles_n, tiles_m;
+  unsigned late_blocks, phase_ns;  // the first so many blocks start in phases
+  FastDivisor by_n, by_m, by_inner;
   float p;
   Dtype dtype;
   bool packed1, packed2, packed_out;  // whether vectors of four start at whole vectors
@@ -39,7 +49,23 @@ struct Work {
 template <typename Shape>
 struct Tile {
   static constexpr int kPoints1 = kSide * Shape::kRows, kPoints2 = kSide * Shape::kColumns;
-  float first[kStages][kPoints1][kPitch], second[kStages][kPoints2][kPitch];
+  float first[2][kPoints1][kPitch], second[2][kPoints2][kPitch];
+};
+
+// Where a tile is. Worked out anew from its number wherever it is used, since registers are for sums.
+template <typename Tiles>
+struct Place {
+  int b, rows, columns;  // of which batch, and points that are left from its first
+  int64_t row, column;
+
+  __device__ __forceinline__ Place(const Work& work, int index) {
+    const int across = work.by_m.quotient(index);
+    b = work.by_n.quotient(across);
+    row = int64_t{Tiles::kPoints1} * (across - b * work.tiles_n);
+    column = int64_t{Tiles::kPoints2} * (index - across * work.tiles_m);
+    rows = static_cast<int>(min(work.batches.n - row, int64_t{Tiles::kPoints1}));
+    columns = static_cast<int>(min(work.batches.m - column, int64_t{Tiles::kPoints2}));
+  }
 };
 
 template <int kChunk>
@@ -124,46 +150,50 @@ template <Norm kNorm, typename Shape, bool kPlain>
 __global__ __launch_bounds__(kRegisterThreads,
                              Shape::kBlocksPerSM) void register_kernel(const __grid_constant__ Work work) {
   using Tiles = Tile<Shape>;
-  constexpr int kPoints1 = Tiles::kPoints1, kPoints2 = Tiles::kPoints2;
   extern __shared__ float4 room[];
   Tiles& tile = *reinterpret_cast<Tiles*>(room);
   const Batches& batches = work.batches;
   const int d = static_cast<int>(batches.d);
-  const int tile_m = blockIdx.x % work.tiles_m, tile_nb = blockIdx.x / work.tiles_m;
-  const int64_t b = tile_nb / work.tiles_n, row = int64_t{kPoints1} * (tile_nb % work.tiles_n);
-  const int64_t column = int64_t{kPoints2} * tile_m;
-  const int rows = static_cast<int>(min(batches.n - row, int64_t{kPoints1}));
-  const int columns = static_cast<int>(min(batches.m - column, int64_t{kPoints2}));
-  const int64_t start1 = b == 0 ? 0 : batches.start1(b), start2 = b == 0 ? 0 : batches.start2(b);
-  const int own = brought_point() * d + brought_coordinate();
-  int64_t at1 = start1 + row * d + own, at2 = start2 + column * d + own;
-  int to_bring = d;
-  const auto bring_slice = [&](int stage) {
-    if (to_bring > 0) {
-      const int left = to_bring - brought_coordinate(), point = brought_point();
-      bring<kPoints1, kPlain>(tile.first[stage], work.x1, at1, left, rows - point, d, work.packed1,
-                              work.dtype);
-      bring<kPoints2, kPlain>(tile.second[stage], work.x2, at2, left, columns - point, d, work.packed2,
-                              work.dtype);
+  const auto bring_slice = [&](int index, int k, int stage) {
+    if (k < d && index < work.tiles) {
+      const Place<Tiles> at(work, index);
+      const int point = brought_point(), own = point * d + k + brought_coordinate();
+      const int64_t outer = work.by_inner.quotient(at.b), inner = at.b - outer * batches.inner;
+      const int64_t start1 = outer * batches.outer1 + inner * batches.inner1,
+                    start2 = outer * batches.outer2 + inner * batches.inner2;
+      const int left = d - k - brought_coordinate();
+      bring<Tiles::kPoints1, kPlain>(tile.first[stage], work.x1, start1 + at.row * d + own, left,
+                                     at.rows - point, d, work.packed1, work.dtype);
+      bring<Tiles::kPoints2, kPlain>(tile.second[stage], work.x2, start2 + at.column * d + own, left,
+                                     at.columns - point, d, work.packed2, work.dtype);
     }
-    at1 += kSlice, at2 += kSlice, to_bring -= kSlice;
     asm volatile("cp.async.commit_group;");
   };
 
   // A warp has 4 x 8 threads, so that it writes lines of 128 bytes.
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int y = warp / 2 * 4 + lane / 8, x = warp % 2 * 8 + lane % 8;
-  float sums[Shape::kRows][Shape::kColumns] = {};
-  for (int stage = 0; stage < kStages - 1; ++stage) bring_slice(stage);
-  for (int left = d, stage = 0; left > 0; left -= kSlice, stage = (stage + 1) % kStages) {
-    wait_for_copies<kStages - 2>();
-    __syncthreads();  // all have brought this slice and are done with the one before
-    bring_slice((stage + kStages - 1) % kStages);
-    add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(left, kSlice), work.p);
+  if (blockIdx.x < work.late_blocks) {
+    __nanosleep(blockIdx.x * kPhases / work.late_blocks * work.phase_ns);
   }
-  const int64_t at = (b * batches.n + row + 4 * y) * batches.m + column + 4 * x;
-  take_roots<kNorm>(sums, work.p);
-  store_tile<kPlain>(sums, work, at, rows - 4 * y, columns - 4 * x);
+  bring_slice(blockIdx.x, 0, 0);
+  int stage = 0, index = blockIdx.x;
+  do {
+    float sums[Shape::kRows][Shape::kColumns] = {};
+#pragma unroll 1
+    for (int k = 0; k < d; k += kSlice, stage ^= 1) {
+      wait_for_copies<0>();
+      __syncthreads();  // all have brought this slice and are done with the one before
+      const bool next = Shape::kStays && k + kSlice >= d;  // the next tile
+      bring_slice(next ? index + gridDim.x : index, next ? 0 : k + kSlice, stage ^ 1);
+      add_slice<kNorm>(sums, tile.first[stage][y], tile.second[stage][x], min(d - k, kSlice), work.p);
+    }
+    take_roots<kNorm>(sums, work.p);
+    const Place<Tiles> at(work, index);
+    const int64_t first = (at.b * batches.n + at.row + 4 * y) * batches.m + at.column + 4 * x;
+    store_tile<kPlain>(sums, work, first, at.rows - 4 * y, at.columns - 4 * x);
+    index += gridDim.x;
+  } while (Shape::kStays && index < work.tiles);
 }
 
 bool starts_whole(const void* x, int64_t stride, Dtype dtype) {
@@ -178,10 +208,24 @@ cudaError_t launch(const Exact& call) {
   const int64_t tiles_n = ceil_div(batches.n, Tiles::kPoints1),
                 tiles_m = ceil_div(batches.m, Tiles::kPoints2);
   const int64_t tiles = batches.count() * tiles_n * tiles_m;
-  if (tiles > std::numeric_limits<int>::max() || batches.d > kMostCoordinates)
+  if (tiles > std::numeric_limits<int>::max() / 2 || batches.d > kMostCoordinates)
     return cudaErrorInvalidConfiguration;
-  Work work{call.x1, call.x2, call.out, batches};
-  work.tiles_n = static_cast<int>(tiles_n), work.tiles_m = static_cast<int>(tiles_m);
+  int device = 0, processors = 0;
+  if (cudaError_t error = cudaGetDevice(&device)) return error;
+  if (cudaError_t error = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device)) {
+    return error;
+  }
+  const int side_n = static_cast<int>(tiles_n), side_m = static_cast<int>(tiles_m);
+  const int at_once = Shape::kBlocksPerSM * processors;
+  Work work{call.x1, call.x2, call.out, batches, static_cast<int>(tiles), side_n, side_m};
+  if (tiles >= int64_t{kWavesThatPay} * at_once) {
+    // A multiprocessor issues 128 of a term's two instructions a cycle, of about half a nanosecond.
+    const int64_t tile_ns = Shape::kBlocksPerSM * Tiles::kPoints1 * Tiles::kPoints2 * batches.d / 128;
+    work.late_blocks = at_once,
+    work.phase_ns = static_cast<unsigned>(std::min(tile_ns, kMostSleep) / kPhases);
+  }
+  work.by_n = FastDivisor(side_n), work.by_m = FastDivisor(side_m),
+  work.by_inner = FastDivisor(batches.inner);
   work.p = static_cast<float>(call.p);
   work.dtype = call.dtype;
   work.packed1 = starts_whole(call.x1, batches.d, call.dtype);
@@ -193,7 +237,8 @@ cudaError_t launch(const Exact& call) {
   if (cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) {
     return error;
   }
-  kernel<<<static_cast<unsigned>(tiles), kRegisterThreads, bytes, call.stream>>>(work);
+  const int blocks = Shape::kStays ? std::min(work.tiles, at_once) : work.tiles;
+  kernel<<<blocks, kRegisterThreads, bytes, call.stream>>>(work);
   return cudaGetLastError();
 }
 

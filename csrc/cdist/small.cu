@@ -6,6 +6,7 @@
 // whole.
 #include <algorithm>
 
+#include "../common/divide.cuh"
 #include "exact.h"
 #include "fast_norm.cuh"
 #include "vectors.cuh"
@@ -16,77 +17,68 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 
-// How the outputs of one batch are shared out: `period` classes of rows that start alike, kRows a block.
-struct Split {
-  int64_t period, groups, columns;  // groups of rows, blocks along m
-
-  HOST_DEVICE int64_t blocks() const { return groups * period * columns; }
+// How the outputs of one batch are shared out: 2^period classes of rows that start alike, blocks of each
+// class down the rows and along m.
+struct Share {
+  int period;
+  FastDivisor columns;  // blocks along m
+  int64_t column_count;
+  Divisor blocks;  // of a batch
+  int64_t all;     // of all batches
 };
 
 template <typename T, Norm kNorm, int kD, int kVector, int kRows>
-__global__ __launch_bounds__(kThreads) void small_kernel(const T* x1, const T* x2, T* out, Batches batches,
-                                                         Split split, float p) {
-  __shared__ float4 rows[kRows][kD / 4], passing[kThreads * kVector];
+__global__ __launch_bounds__(kThreads) void small_kernel(const T* x1, const T* x2, T* out,
+                                                         const __grid_constant__ Batches batches,
+                                                         const __grid_constant__ Share share, float p) {
+  __shared__ float rows[kRows][kD];
   const int64_t n = batches.n, m = batches.m;
-  const int d = static_cast<int>(batches.d);
-  for (int64_t unit = blockIdx.x; unit < batches.count() * split.blocks(); unit += gridDim.x) {
-    const int64_t b = unit / split.blocks(), inside = unit % split.blocks();
-    const int64_t column_block = inside % split.columns, group = inside / split.columns;
-    const int64_t first_row = group % split.period + group / split.period * (split.period * kRows);
+  const int d = static_cast<int>(batches.d), period = 1 << share.period;
+  for (int64_t unit = blockIdx.x; unit < share.all; unit += gridDim.x) {
+    const int64_t b = share.blocks.quotient(unit);
+    const auto inside = static_cast<unsigned>(unit - b * share.blocks.value);
+    const int64_t group = share.columns.quotient(inside);
+    const int64_t first_row = (group & (period - 1)) + (group >> share.period) * (period * kRows);
     // Elements before the first vector boundary of these rows; with some, thread 0 takes the partial vector.
     const int lead = static_cast<int>((kVector - (b * n + first_row) * m % kVector) % kVector);
-    const int64_t first_column = column_block * kThreads * kVector + (lead == 0 ? 0 : lead - kVector);
+    const int64_t first_column =
+        (inside - group * share.column_count) * (kThreads * kVector) + (lead == 0 ? 0 : lead - kVector);
     const int64_t column = first_column + threadIdx.x * kVector;
+    const int count = static_cast<int>(min((n - first_row + period - 1) >> share.period, int64_t{kRows}));
 
-    __syncthreads();  // the unit before is still being read
-    for (int at = threadIdx.x; at < kRows * kD; at += kThreads) {
-      const int64_t row = first_row + at / kD * split.period;
-      const bool inside_x1 = row < n && at % kD < d;
-      reinterpret_cast<float*>(rows)[at] =
-          inside_x1 ? convert<float>(x1[batches.start1(b) + row * d + at % kD]) : 0.0f;
-    }
     float points[kVector][kD];
+    const T* from = x2 + batches.start2(b) + column * d;
 #pragma unroll
-    for (int k = 0; k < kD; k += 4) {
-      // Through shared memory: a thread's own points are far from its neighbours'.
-      for (int at = threadIdx.x; at < 4 * kThreads * kVector; at += kThreads) {
-        const int64_t j = first_column + at / 4;
-        const bool inside_x2 = j >= 0 && j < m && k + at % 4 < d;
-        reinterpret_cast<float*>(passing)[at] =
-            inside_x2 ? convert<float>(x2[batches.start2(b) + j * d + k + at % 4]) : 0.0f;
-      }
-      __syncthreads();
+    for (int v = 0; v < kVector; ++v) {
 #pragma unroll
-      for (int v = 0; v < kVector; ++v) {
-        const float4 four = passing[threadIdx.x * kVector + v];
-        points[v][k] = four.x, points[v][k + 1] = four.y, points[v][k + 2] = four.z,
-        points[v][k + 3] = four.w;
+      for (int k = 0; k < kD; ++k) {
+        const bool exists = column + v >= 0 && column + v < m && k < d;
+        points[v][k] = exists ? convert<float>(from[v * d + k]) : 0.0f;
       }
-      if (k + 4 < kD) __syncthreads();
     }
-
+    __syncthreads();  // the unit before is still being read
+    const T* first = x1 + batches.start1(b) + first_row * d;
+    for (int at = threadIdx.x; at < count * kD; at += kThreads) {
+      const int row = at / kD, k = at % kD;
+      rows[row][k] = k < d ? convert<float>(first[int64_t{row} * period * d + k]) : 0.0f;
+    }
+    __syncthreads();
     if (column >= m) continue;
     const bool whole = column >= 0 && column + kVector <= m;
-    const int64_t left = (n - first_row + split.period - 1) / split.period;
-    const int count = static_cast<int>(left < kRows ? left : kRows);
     T* target = out + (b * n + first_row) * m + column;
 #pragma unroll(kD > 8 ? 2 : 4)
-    for (int r = 0; r < count; ++r, target += split.period * m) {
-      float sums[kVector] = {};
+    for (int r = 0; r < count; ++r, target += period * m) {
+      float sums[1][kVector] = {};
 #pragma unroll
-      for (int k = 0; k < kD; k += 4) {
-        const float4 four = rows[r][k / 4];
+      for (int k = 0; k < kD; ++k) {
+        const float coordinate = rows[r][k];
 #pragma unroll
         for (int v = 0; v < kVector; ++v) {
-          sums[v] = FastDistance<kNorm>::add(sums[v], four.x - points[v][k], p);
-          sums[v] = FastDistance<kNorm>::add(sums[v], four.y - points[v][k + 1], p);
-          sums[v] = FastDistance<kNorm>::add(sums[v], four.z - points[v][k + 2], p);
-          sums[v] = FastDistance<kNorm>::add(sums[v], four.w - points[v][k + 3], p);
+          sums[0][v] = FastDistance<kNorm>::add(sums[0][v], coordinate - points[v][k], p);
         }
       }
-#pragma unroll
-      for (int v = 0; v < kVector; ++v) sums[v] = FastDistance<kNorm>::root(sums[v], p);
-      store(target, sums, whole, -column, m - column);
+      take_roots<kNorm>(sums, p);
+      store(target, sums[0], whole, -column, m - column);
     }
   }
 }
@@ -98,14 +90,16 @@ int64_t greatest_common_divisor(int64_t a, int64_t b) {
 template <typename T, Norm kNorm, int kD, int kVector, int kRows>
 cudaError_t launch(const Exact& call) {
   const Batches& batches = call.batches;
-  Split split;
-  split.period = kVector / greatest_common_divisor(kVector, batches.m);
-  split.groups = ceil_div(ceil_div(batches.n, split.period), kRows);
-  split.columns = ceil_div(batches.m + (split.period > 1 ? kVector : 0), kThreads * kVector);
-  const int64_t blocks = std::min(batches.count() * split.blocks(), kMaxBlocks);
+  const int64_t period = kVector / greatest_common_divisor(kVector, batches.m);
+  const int64_t groups = ceil_div(ceil_div(batches.n, period), kRows) * period;
+  const int64_t columns = ceil_div(batches.m + (period > 1 ? kVector : 0), kThreads * kVector);
+  const int64_t all = batches.count() * groups * columns;
+  Share share{0, FastDivisor(columns), columns, Divisor(groups * columns, all), all};
+  while (1 << share.period < period) ++share.period;
+  const int64_t blocks = std::min(all, kMaxBlocks);
   small_kernel<T, kNorm, kD, kVector, kRows><<<static_cast<unsigned>(blocks), kThreads, 0, call.stream>>>(
       static_cast<const T*>(call.x1), static_cast<const T*>(call.x2), static_cast<T*>(call.out), batches,
-      split, static_cast<float>(call.p));
+      share, static_cast<float>(call.p));
   return cudaGetLastError();
 }
 
@@ -116,10 +110,12 @@ cudaError_t cdist_small(const Exact& call) {
   return with_up_to_float(call.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
     constexpr int kWide = 16 / sizeof(T);  // elements of the widest store
-    constexpr int kFew =
-        sizeof(T) == 4 ? 16 : 64;  // rows of a block: as many as make up for reading its points
+    constexpr int kFew = 64;               // rows of a block: as many as make up for reading its points
     return with_fast_norm(call.p, [&](auto norm) {
       constexpr Norm kNorm = decltype(norm)::value;
+      if constexpr (sizeof(T) == 4) {
+        if (call.batches.d <= 3) return launch<T, kNorm, 3, kWide, kFew>(call);
+      }
       if (call.batches.d <= 4) return launch<T, kNorm, 4, kWide, kFew>(call);
       if (call.batches.d <= 8) return launch<T, kNorm, 8, 4, 64>(call);
       if (call.batches.d <= kMostSmall) return launch<T, kNorm, kMostSmall, 4, 64>(call);

@@ -16,6 +16,8 @@ struct GradTask {
 // All return cudaErrorInvalidConfiguration for rows that they cannot hold.
 cudaError_t vector_backward(const GradTask& task);  // registers of a warp where they suffice, else of a block
 cudaError_t block_backward(const GradTask& task);   // registers of a block
+cudaError_t scalar_backward(const GradTask& task);  // the same an element a load, float32
+bool scalar_is_faster(const GradTask& task);
 // Registers of a cluster of `blocks` blocks of `threads`; 0 chooses. sm_90
 cudaError_t cluster_backward(const GradTask& task, int blocks, int threads);
 cudaError_t online_backward(const GradTask& task);  // any width, read twice
@@ -24,7 +26,7 @@ cudaError_t online_backward(const GradTask& task);  // any width, read twice
 Ring ring_for(const GradTask& task, int team);
 cudaError_t ring_backward(const GradTask& task, const Ring& ring, void* scratch);
 
-// Vectors of a row that a cluster's registers hold.
-constexpr int64_t kMostClusterVectors = 16 * 1024 * 4;
+// Elements of a row that a block's registers hold, read one by one.
+constexpr int64_t kMostScalarCols = 1024 * 17;
 
 }  // namespace kernels::softmax

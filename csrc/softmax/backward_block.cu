@@ -4,15 +4,19 @@
 namespace kernels::softmax {
 namespace {
 
-// As few threads as hold a row with four vectors of each tensor, then as few vectors.
+// As few threads as hold a row with five vectors of each tensor, then as few vectors. Five are for rows that
+// are a little wider than a power of two: twice the threads with three would leave a third of them idle.
 template <typename T>
 cudaError_t by_width(const GradRows<T>& all, int64_t vectors, cudaStream_t stream) {
   if (vectors <= 128 * 3) return launch_block_backward<T, 128, 3>(all, stream);
   if (vectors <= 128 * 4) return launch_block_backward<T, 128, 4>(all, stream);
+  if (vectors <= 128 * 5) return launch_block_backward<T, 128, 5>(all, stream);
   if (vectors <= 256 * 3) return launch_block_backward<T, 256, 3>(all, stream);
   if (vectors <= 256 * 4) return launch_block_backward<T, 256, 4>(all, stream);
+  if (vectors <= 256 * 5) return launch_block_backward<T, 256, 5>(all, stream);
   if (vectors <= 512 * 3) return launch_block_backward<T, 512, 3>(all, stream);
   if (vectors <= 512 * 4) return launch_block_backward<T, 512, 4>(all, stream);
+  if (vectors <= 512 * 5) return launch_block_backward<T, 512, 5>(all, stream);
   if (vectors <= 1024 * 3) return launch_block_backward<T, 1024, 3>(all, stream);
   if (vectors <= 1024 * 4) return launch_block_backward<T, 1024, 4>(all, stream);
   return launch_block_backward<T, 1024, 5>(all, stream);

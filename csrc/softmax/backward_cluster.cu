@@ -5,7 +5,6 @@ namespace kernels::softmax {
 namespace {
 
 constexpr int kVectors = 4;
-static_assert(kMostClusterVectors == int64_t{kMaxCluster} * 1024 * kVectors, "What by_width can hold.");
 
 template <int kThreads, typename T>
 cudaError_t by_width(const GradRows<T>& all, int64_t vectors, int blocks, cudaStream_t stream) {
@@ -21,8 +20,9 @@ cudaError_t by_width(const GradRows<T>& all, int64_t vectors, int blocks, cudaSt
 cudaError_t cluster_backward(const GradTask& task, int blocks, int threads) {
   const int64_t vectors = task.g_to_dx.vectors();
   const auto stream = task.g_to_dx.stream;
-  // Blocks of 512 threads, of which an SM has two, while as many as may be hold the row.
-  if (threads == 0) threads = vectors <= (blocks ? blocks : kMaxCluster) * 512 * kVectors ? 512 : 1024;
+  // As few blocks as may be, but eight of 512 threads rather than four of 1024, where an SM has two of them.
+  const bool eight = vectors > 2 * 1024 * kVectors && vectors <= 8 * 512 * kVectors;
+  if (threads == 0) threads = eight && (blocks == 0 || blocks >= 8) ? 512 : 1024;
   return with_grad_rows(task, [&](const auto& all) {
     if (threads == 256) return by_width<256>(all, vectors, blocks, stream);
     if (threads == 512) return by_width<512>(all, vectors, blocks, stream);

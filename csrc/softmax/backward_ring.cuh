@@ -1,5 +1,5 @@
-// The backward in a ring: a stage holds a block's slices of g and y of one row. They are read for their dot
-// product, and again when the team has summed those.
+// The backward in a ring: a stage holds a piece of a block's slices of g and y of one row. Some warps read it
+// for the dot product; others read it again when the team has summed those.
 #pragma once
 
 #include "backward.cuh"
@@ -7,15 +7,83 @@
 
 namespace kernels::softmax {
 
-// What a block has of a row.
-template <typename T, bool kAligned>
-struct GradSlice {
-  Slice<T, kAligned> g, y;
+constexpr int kLineVectors = 8;  // 128 bytes, which memory takes as one
 
-  template <int kCount>
-  __device__ void read(int first, int step, uint4 (&g_bits)[kCount], uint4 (&y_bits)[kCount]) const {
-    g.read(first, step, uint4{}, g_bits);
-    y.read(first, step, uint4{}, y_bits);
+// Vectors of a row of one tensor, counted from the line that it starts in.
+inline int64_t vectors_on_lines(const Task& rows) {
+  const auto bits =
+      reinterpret_cast<uintptr_t>(rows.y) | static_cast<uintptr_t>(rows.cols * rows.item_bytes());
+  return rows.vectors() + (bits % (16 * kLineVectors) == 0 ? 0 : kLineVectors - 1);
+}
+
+// A piece of what a block has of a row, cut where the output has lines, so that warps write whole ones.
+// Both tensors' lines stay lines in shared memory.
+template <typename T, bool kAligned>
+struct GradPiece {
+  static constexpr int kBatch = 4;
+
+  Row<T, kAligned> g, y;
+  uint4 *g_memory, *y_memory;
+  int begin, end;
+
+  // Vectors of shared memory for one tensor, which may start anywhere in a line; a shifted one needs the
+  // vector behind it too.
+  HOST_DEVICE static constexpr int room(int piece) {
+    return (piece + (kAligned ? 7 : 8) + kLineVectors - 1) / kLineVectors * kLineVectors;
+  }
+
+  __device__ GradPiece(const GradRows<T>& all, const Rows<T>& y_to_dx, const Share& share, const Turn& turn)
+      : g(all.g_to_dx, turn.row), y(y_to_dx, turn.row) {
+    const int piece = share.ring.piece(), first = share.part * share.ring.slice, before = line_of(g.y);
+    begin = first + turn.piece * piece - before;
+    end = min(g.vectors(), first + min(share.ring.slice, (turn.piece + 1) * piece) - before);
+    if constexpr (kAligned) begin = max(begin, 0);  // else what is outside the row is masked
+    g_memory = share.memory + turn.stage * 2 * room(piece);
+    y_memory = g_memory + room(piece) + line_of(y.source(begin));
+    g_memory += line_of(g.source(begin));
+  }
+#if __CUDA_ARCH__ >= 900
+  __device__ void fetch(Barrier& full) const {
+    const Piece g_piece(g, begin, end), y_piece(y, begin, end);
+    full.arrive_and_expect(g_piece.bytes + y_piece.bytes);
+    g_piece.fetch(g_memory, full);
+    y_piece.fetch(y_memory, full);
+  }
+#endif
+  // A pair under a largest element of 0, so that the ring's way to join pairs only adds.
+  template <int kThreads>
+  __device__ Partial reduce(int thread) const {
+    Partial mine{0, 0};
+    for (int v = begin + thread; v < end; v += kBatch * kThreads) {
+      uint4 g_bits[kBatch], y_bits[kBatch];
+      read<kThreads>(v, g_bits, y_bits);
+      mine.sum += dot<T>(g_bits, y_bits);
+    }
+    return mine;
+  }
+  template <int kThreads>
+  __device__ void write(int thread, const Partial& whole) const {
+    for (int v = begin + thread; v < end; v += kBatch * kThreads) {
+      uint4 g_bits[kBatch], y_bits[kBatch];
+      read<kThreads>(v, g_bits, y_bits);
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const int at = v + b * kThreads;
+        if (at < end) store_gradient(g, at, g_bits[b], y_bits[b], whole.sum);
+      }
+    }
+  }
+
+ private:
+  // Of a place in memory, its vector in a line.
+  template <typename Pointer>
+  __device__ static int line_of(const Pointer* place) {
+    return static_cast<int>(reinterpret_cast<uintptr_t>(place) / 16 % kLineVectors);
+  }
+  template <int kThreads>
+  __device__ void read(int v, uint4 (&g_bits)[kBatch], uint4 (&y_bits)[kBatch]) const {
+    read_slice(g, begin, end, g_memory, v, kThreads, uint4{}, g_bits);
+    read_slice(y, begin, end, y_memory, v, kThreads, uint4{}, y_bits);
   }
 };
 
@@ -32,49 +100,14 @@ struct GradSlices : Share {
   }
 
   // Vectors of shared memory that a stage takes.
-  __host__ __device__ static constexpr int room(int slice) { return 2 * Slice<T, kAligned>::room(slice); }
+  HOST_DEVICE static constexpr int room(int piece) { return 2 * GradPiece<T, kAligned>::room(piece); }
 
-  __device__ GradSlice<T, kAligned> at(const Turn& turn) const {
-    uint4* stage = memory + turn.stage * room(ring.slice);
-    return {{Row<T, kAligned>(all.g_to_dx, turn.row), *this, stage},
-            {Row<T, kAligned>(y_to_dx, turn.row), *this, stage + room(ring.slice) / 2}};
-  }
+  __device__ GradPiece<T, kAligned> at(const Turn& turn) const { return {all, y_to_dx, *this, turn}; }
 #if __CUDA_ARCH__ >= 900
-  __device__ void fetch(const Turn& turn, Barrier& full) const {
-    const auto slice = at(turn);
-    const Piece g = slice.g.piece(), y = slice.y.piece();
-    full.arrive_and_expect(g.bytes + y.bytes);
-    g.fetch(slice.g.memory, full);
-    y.fetch(slice.y.memory, full);
-  }
+  __device__ void fetch(const Turn& turn, Barrier& full) const { at(turn).fetch(full); }
 #endif
-  // A pair under a largest element of 0, which the ring's way to join pairs only adds.
-  template <int kThreads>
-  __device__ Partial reduce(const Turn& turn) const {
-    constexpr int kBatch = 2;
-    const auto slice = at(turn);
-    Partial mine{0, 0};
-    for (int v = slice.g.begin + threadIdx.x; v < slice.g.end; v += kBatch * kThreads) {
-      uint4 g[kBatch], y[kBatch];
-      slice.read(v, kThreads, g, y);
-      mine.sum += dot<T>(g, y);
-    }
-    return mine;
-  }
-  template <int kThreads>
-  __device__ void write(const Turn& turn, const Partial& whole) const {
-    constexpr int kBatch = 2;
-    const auto slice = at(turn);
-    for (int v = slice.g.begin + threadIdx.x; v < slice.g.end; v += kBatch * kThreads) {
-      uint4 g[kBatch], y[kBatch];
-      slice.read(v, kThreads, g, y);
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const int at = v + b * kThreads;
-        if (at < slice.g.end) store_gradient(slice.g.row, at, g[b], y[b], whole.sum);
-      }
-    }
-  }
+  __device__ static Partial joined(const Partial& a, const Partial& b) { return {0, a.sum + b.sum}; }
+  __device__ static Partial of_warp(const Partial& mine) { return {0, lanes_sum<kWarp>(mine.sum)}; }
 };
 
 }  // namespace kernels::softmax

@@ -21,6 +21,7 @@ cudaError_t by_width(const GradRows<T>& all, int64_t vectors, cudaStream_t strea
 
 cudaError_t vector_backward(const GradTask& task) {
   constexpr int64_t kMostWarpVectors = 256;  // 4 KiB of each: 64 registers of a lane
+  if (scalar_is_faster(task)) return scalar_backward(task);
   const int64_t vectors = task.g_to_dx.vectors();
   if (vectors > kMostWarpVectors) return block_backward(task);
   return with_grad_rows(task, [&](const auto& all) { return by_width(all, vectors, task.g_to_dx.stream); });

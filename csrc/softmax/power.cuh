@@ -24,6 +24,7 @@ __device__ __forceinline__ float exp2_approx(float exponent) {
 struct Power {
   float base, whole;
 
+  Power() = default;
   // Where nothing but -inf was seen any finite shift gives the right zeros.
   __device__ explicit Power(float largest) {
     const float finite = largest == -INFINITY ? 0 : largest;

@@ -2,7 +2,7 @@
 // the copy engine (sm_90) fills ahead of need, so memory is read once and is always busy. A team's blocks
 // exchange one pair a row through memory. Warps have roles, and wait for each other only through barriers in
 // shared memory, so that none of them waits for the exchange: a slice is reduced `lag` rows before it is
-// written.
+// written, or other warps write it than reduce it.
 #pragma once
 
 #include "power.cuh"
@@ -13,17 +13,22 @@ namespace kernels::softmax {
 
 constexpr int kPolls = kMaxTeam / kWarp;  // a warp polls all blocks of a team at once
 static_assert(kMaxTeam % kWarp == 0, "Every lane of the polling warp looks at kPolls blocks.");
-constexpr int kRoleWarps = 3;        // beside the workers: producer, publisher, poller
+// Beside the workers: producer, publisher, poller, of which there are two where writers are apart: a row is
+// polled for longer than some slices take to come.
+template <int kWriters>
+constexpr int kPollers = kWriters ? 2 : 1;
+template <int kWriters>
+constexpr int kRoleWarps = 2 + kPollers<kWriters>;
 constexpr int kStageBoundary = 128;  // bytes, of the stages in shared memory
 
-// In shared memory, one entry a stage. As large as the compiler makes it before the stages, whose boundary it
-// shares.
+// In shared memory, one entry a stage, or a row, of which there are never more. As large as the compiler
+// makes it before the stages, whose boundary it shares.
 template <int kWarps>
 struct alignas(kStageBoundary) Control {
-  Barrier full[kMaxStages];     // the slice is there
-  Barrier reduced[kMaxStages];  // partials are there
-  Barrier ready[kMaxStages];    // whole is there
-  Barrier empty[kMaxStages];    // the slice has been written out
+  Barrier full[kMaxStages];     // the slice, or the piece, is there
+  Barrier reduced[kMaxStages];  // a row's partials are there
+  Barrier ready[kMaxStages];    // a row's whole is there
+  Barrier empty[kMaxStages];    // the slice, or the piece, has been written out
   Partial partials[kMaxStages][kWarps], whole[kMaxStages];
 };
 
@@ -45,18 +50,31 @@ __device__ __forceinline__ bool arrived(const Partial& value) {
   return __float_as_uint(value.largest) != 0xffffffffu;
 }
 
-// Where a warp stands: its row, and the stage that holds this block's slice of it.
+// Where a warp stands: its row, the stage that holds this block's slice of it, or a piece of that, and what
+// belongs to the row. With slices of one piece `slot` goes with `stage`.
 struct Turn {
   int64_t row;
   int stage = 0;
   unsigned parity = 0;
+  int piece = 0, slot = 0;
+  unsigned slot_parity = 0;
 
-  __device__ void next(int teams, int stages) {
-    row += teams;
-    if (++stage == stages) {
-      stage = 0;
-      parity ^= 1;
-    }
+  __device__ void next(const Ring& ring) {
+    step(stage, parity, ring.stages);
+    if (++piece == ring.pieces) next_row(ring);
+  }
+  // For those who see to whole rows, and leave `stage` alone.
+  __device__ void next_row(const Ring& ring) {
+    row += ring.teams;
+    piece = 0;
+    step(slot, slot_parity, ring.stages);
+  }
+
+ private:
+  __device__ static void step(int& place, unsigned& parity, int count) {
+    if (++place < count) return;
+    place = 0;
+    parity ^= 1;
   }
 };
 
@@ -76,7 +94,7 @@ struct Share {
 
   __device__ Turn first() const { return {team}; }
   __device__ bool has(const Turn& turn) const { return turn.row < rows; }
-  __device__ void advance(Turn& turn) const { turn.next(ring.teams, ring.stages); }
+  __device__ void advance(Turn& turn) const { turn.next(ring); }
 };
 
 // A block's part of one row, and the shared memory that gets it; a shifted one needs the vector behind it
@@ -128,6 +146,37 @@ __device__ __forceinline__ void work(const Slices& slices, Control<kThreads / kW
   }
 }
 
+// Those who reduce and do not write: they never wait for the exchange.
+template <int kThreads, typename Slices>
+__device__ __forceinline__ void reduce_all(const Slices& slices, Control<kThreads / kWarp>& control) {
+  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  Partial mine{};
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    const auto slice = slices.at(turn);
+    control.full[turn.stage].wait(turn.parity);
+    const Partial piece = slice.template reduce<kThreads>(threadIdx.x);
+    mine = turn.piece == 0 ? piece : slices.joined(mine, piece);
+    if (turn.piece < slices.ring.pieces - 1) continue;
+    const Partial all = slices.of_warp(mine);
+    if (lane != 0) continue;
+    control.partials[turn.slot][warp] = all;
+    control.reduced[turn.slot].arrive();
+  }
+}
+
+// Those who write and do not reduce: they never wait for a load.
+template <int kThreads, typename Slices, int kWarps>
+__device__ __forceinline__ void write_all(const Slices& slices, Control<kWarps>& control, int thread) {
+  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
+    const auto slice = slices.at(turn);
+    if (turn.piece == 0) control.ready[turn.slot].wait(turn.slot_parity);
+    control.full[turn.stage].wait(turn.parity);  // long ended: shows what the copy engine wrote
+    slice.template write<kThreads>(thread, control.whole[turn.slot]);
+    __syncwarp();
+    if (thread % kWarp == 0) control.empty[turn.stage].arrive();
+  }
+}
+
 // One thread of a warp: asks for each slice as soon as there is room.
 template <typename Slices, int kWarps>
 __device__ __forceinline__ void produce(const Slices& slices, Control<kWarps>& control) {
@@ -149,25 +198,27 @@ template <typename Slices, int kWarps>
 __device__ __forceinline__ void publish_parts(const Slices& slices, Control<kWarps>& control,
                                               Partial* published) {
   const int team = slices.ring.team;
-  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
-    control.reduced[turn.stage].wait(turn.parity);
-    const Partial part = combined(control.partials[turn.stage], kWarps);
+  for (Turn turn = slices.first(); slices.has(turn); turn.next_row(slices.ring)) {
+    control.reduced[turn.slot].wait(turn.slot_parity);
+    const Partial part = combined(control.partials[turn.slot], kWarps);
     if (team == 1) {
-      announce(part, control.whole[turn.stage], control.ready[turn.stage]);
+      announce(part, control.whole[turn.slot], control.ready[turn.slot]);
     } else if (threadIdx.x % kWarp == 0) {
       publish(published + turn.row * team + slices.part, part);
     }
   }
 }
 
-// A warp: gathers what the team's blocks published.
-template <typename Slices, int kWarps>
+// A warp, one of kTurns that take turns: gathers what the team's blocks published.
+template <int kTurns, typename Slices, int kWarps>
 __device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>& control,
-                                           const Partial* published) {
+                                           const Partial* published, int poller) {
   const int team = slices.ring.team, lane = threadIdx.x % kWarp;
   if (team == 1) return;
-  for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
-    control.reduced[turn.stage].wait(turn.parity);  // before that the row cannot be complete
+  int number = 0;
+  for (Turn turn = slices.first(); slices.has(turn); turn.next_row(slices.ring)) {
+    if (number++ % kTurns != poller) continue;
+    control.reduced[turn.slot].wait(turn.slot_parity);  // before that the row cannot be complete
     const Partial* slots = published + turn.row * team;
     Partial parts[kPolls], mine{-INFINITY, 0};
     for (bool complete = false; !complete;) {
@@ -184,18 +235,19 @@ __device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>
     for (const Partial& part : parts) mine.largest = fmaxf(mine.largest, part.largest);
 #pragma unroll
     for (const Partial& part : parts) mine.sum += rescaled(part, mine.largest);
-    announce(of_warp(mine), control.whole[turn.stage], control.ready[turn.stage]);
+    announce(of_warp(mine), control.whole[turn.slot], control.ready[turn.slot]);
   }
 }
 #endif
 
+// kWriters: threads that write what kThreads others have reduced; 0: those do both, slices of one piece.
 // grid: teams * ring.team blocks, all of them resident at once where a team has more than one.
 // published: [rows, ring.team], all ones.
-template <typename Slices, int kThreads>
-__global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
+template <typename Slices, int kThreads, int kWriters>
+__global__ void __launch_bounds__(kThreads + kWriters + kRoleWarps<kWriters> * kWarp, 1)
     ring_kernel(typename Slices::All all, Ring ring, Partial* published) {
 #if __CUDA_ARCH__ >= 900
-  constexpr int kWarps = kThreads / kWarp;
+  constexpr int kWarps = kThreads / kWarp, kWriting = (kWriters ? kWriters : kThreads) / kWarp;
   extern __shared__ __align__(kStageBoundary) unsigned char memory[];
   __shared__ Control<kWarps> control;
   const Slices slices(all, ring, memory);
@@ -204,25 +256,31 @@ __global__ void __launch_bounds__(kThreads + kRoleWarps * kWarp, 1)
       control.full[s].init(1);
       control.reduced[s].init(kWarps);
       control.ready[s].init(1);
-      control.empty[s].init(kWarps);
+      control.empty[s].init(kWriting);
     }
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  const int role = static_cast<int>(threadIdx.x / kWarp) - kWarps;
-  if (role < 0) work<kThreads>(slices, control);
+  const int writer = static_cast<int>(threadIdx.x) - kThreads, role = (writer - kWriters) / kWarp;
+  if constexpr (kWriters > 0) {
+    if (writer < 0) reduce_all<kThreads>(slices, control);
+    if (writer >= 0 && writer < kWriters) write_all<kWriters>(slices, control, writer);
+  } else {
+    if (writer < 0) work<kThreads>(slices, control);
+  }
+  if (writer < kWriters) return;
   if (role == 0) produce(slices, control);
   if (role == 1) publish_parts(slices, control, published);
-  if (role == 2) poll_parts(slices, control, published);
+  if (role >= 2) poll_parts<kPollers<kWriters>>(slices, control, published, role - 2);
 #endif
 }
 
 // `published`: [rows, ring.team] on the device, of any content; not used where a team is one block.
-template <typename Slices, int kThreads>
+template <typename Slices, int kThreads, int kWriters = 0>
 cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Ring& ring, void* published,
                         cudaStream_t stream) {
-  auto* kernel = &ring_kernel<Slices, kThreads>;
-  const int bytes = ring.stages * Slices::room(ring.slice) * 16;
+  auto* kernel = &ring_kernel<Slices, kThreads, kWriters>;
+  const int bytes = ring.stages * Slices::room(ring.piece()) * 16;
   cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;
   if (ring.team > 1) {
@@ -234,7 +292,7 @@ cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Rin
   together.val.cooperative = ring.team > 1;
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(ring.teams * ring.team);
-  config.blockDim = dim3(kThreads + kRoleWarps * kWarp);
+  config.blockDim = dim3(kThreads + kWriters + kRoleWarps<kWriters> * kWarp);
   config.dynamicSmemBytes = bytes;
   config.stream = stream;
   config.attrs = &together;

@@ -3,17 +3,25 @@
 
 #include <cstdint>
 
+#include "../common/dtype.h"
+
 namespace kernels::softmax {
 
 constexpr int kMaxTeam = 160;
 constexpr int kMaxStages = 12;
 
 struct Ring {
-  int team;    // blocks that share a row; 0: no ring holds it
-  int teams;   // rows in flight
-  int slice;   // vectors of a row that a block holds
-  int stages;  // slices that a block holds, more than `lag`
-  int lag;     // rows that a block reduces before it writes the first of them
+  int team;        // blocks that share a row; 0: no ring holds it
+  int teams;       // rows in flight
+  int slice;       // vectors of a row that a block holds
+  int stages;      // slices, or pieces of them, that a block holds, more than `lag`
+  int lag;         // rows that a block reduces before it writes the first of them
+  int pieces = 1;  // in which a slice comes and goes, each in a stage of its own
+
+  // Vectors of a row that a stage holds, whole lines of 128 bytes where a slice has several pieces.
+  HOST_DEVICE constexpr int piece() const {
+    return pieces == 1 ? slice : (slice + 8 * pieces - 1) / (8 * pieces) * 8;
+  }
 };
 
 // What there is to share.

@@ -47,6 +47,32 @@ struct Tile {
 // `block`: 64, 128 or 256 threads with 64 elements each, 512 with 32, or 0 for as few as hold the tile.
 Tile tile_for(const Strided& task, int chunk, int block);
 cudaError_t strided_tiles(const Strided& task, const Tile& tile);
+
+// A tile of 16-byte vectors in registers: `rows` of 2^shift, which `share` blocks of `threads` have.
+struct StreamTile {
+  int threads;  // 0 where it does not fit
+  int share, shift, rows;
+  int columns;     // softmaxes of a tile: a vector may hold some of each
+  unsigned tiles;  // of an outer index
+  bool ahead;      // blocks stay, and the next tiles come into shared memory meanwhile
+};
+
+// Bytes of a tile's columns to aim at (16 to 128), most threads of a block (256 or 512), and whether tiles of
+// at least 256 threads come ahead of need.
+struct StreamChoice {
+  int chunk, block;
+  bool ahead;
+};
+
+StreamTile stream_tile_for(const Strided& task, const StreamChoice& choice);
+// `taken`: 4 bytes of device memory, for tiles that come ahead of need.
+cudaError_t strided_stream(const Strided& task, const StreamTile& tile, unsigned* taken);
+
+// Columns up to kMostWordColumns, dense, of which a block holds all that an outer index has.
+constexpr int kMostWordColumns = 64;
+bool fits_words(const Strided& task);
+cudaError_t strided_words(const Strided& task);
+
 // Any length, read twice.
 cudaError_t strided_online(const Strided& task, int chunk);
 

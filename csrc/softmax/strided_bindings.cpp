@@ -55,9 +55,20 @@ Tensor launched(const Tensor& x, int64_t dim, const char* name, Launch&& launch)
 }
 
 // A tile in registers where one fits, else two reads.
-cudaError_t down_columns(const Strided& task, int64_t chunk, int64_t block) {
+cudaError_t in_tiles(const Strided& task, int64_t chunk, int64_t block) {
   const Tile tile = tile_for(task, static_cast<int>(chunk), static_cast<int>(block));
   return tile.cluster > 0 ? strided_tiles(task, tile) : strided_online(task, kOnlineChunk);
+}
+
+// As `choice` says; where no tile of that kind fits, `otherwise`.
+template <typename Otherwise>
+cudaError_t in_vectors(const Tensor& x, const Strided& task, const StreamChoice& choice,
+                       Otherwise&& otherwise) {
+  const StreamTile tile = stream_tile_for(task, choice);
+  if (tile.threads == 0) return otherwise(task);
+  if (!tile.ahead) return strided_stream(task, tile, nullptr);
+  const Tensor taken = empty_bytes(x, sizeof(unsigned));
+  return strided_stream(task, tile, static_cast<unsigned*>(taken.data_ptr()));
 }
 
 // The tiles' arithmetic is of powers of two.
@@ -71,7 +82,18 @@ Tensor strided(const Tensor& x, int64_t dim, int64_t chunk, int64_t block) {
   check(block == 0 || block == 64 || block == 128 || block == 256 || block == 512,
         "softmax_strided takes a block of 64, 128, 256 or 512 threads, or 0 to choose.");
   return launched(x, dim, "softmax_strided",
-                  [&](const Strided& task) { return down_columns(task, chunk, block); });
+                  [&](const Strided& task) { return in_tiles(task, chunk, block); });
+}
+
+Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, int64_t block, bool ahead) {
+  check_chunk(chunk, "softmax_strided_stream");
+  check(block == 256 || block == 512, "softmax_strided_stream takes a block of 256 or 512 threads.");
+  const StreamChoice choice{static_cast<int>(chunk), static_cast<int>(block), ahead};
+  return launched(x, dim, "softmax_strided_stream", [&](const Strided& task) {
+    return in_vectors(x, task, choice, [](const Strided& task) {
+      return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
+    });
+  });
 }
 
 Tensor online(const Tensor& x, int64_t dim, int64_t chunk) {
@@ -81,18 +103,31 @@ Tensor online(const Tensor& x, int64_t dim, int64_t chunk) {
 }
 
 Tensor tuned(const Tensor& x, int64_t dim) {
-  return launched(x, dim, "softmax_strided_tuned",
-                  [](const Strided& task) { return down_columns(task, kStridedChunk, kStridedBlock); });
+  return launched(x, dim, "softmax_strided_tuned", [&](const Strided& task) {
+    const auto in_registers = [](const Strided& task) {
+      return in_tiles(task, kStridedChunk, kStridedBlock);
+    };
+    switch (strided_design_for(task)) {
+      case StridedDesign::kStream:
+        return in_vectors(x, task, stream_choice_for(task), in_registers);
+      case StridedDesign::kWords:
+        return strided_words(task);
+      default:
+        return in_registers(task);
+    }
+  });
 }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_strided(Tensor x, int dim, int chunk, int block) -> Tensor");
+  m.def("softmax_strided_stream(Tensor x, int dim, int chunk, int block, bool ahead) -> Tensor");
   m.def("softmax_strided_online(Tensor x, int dim, int chunk) -> Tensor");
   m.def("softmax_strided_tuned(Tensor x, int dim) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_strided", TORCH_BOX(&strided));
+  m.impl("softmax_strided_stream", TORCH_BOX(&stream));
   m.impl("softmax_strided_online", TORCH_BOX(&online));
   m.impl("softmax_strided_tuned", TORCH_BOX(&tuned));
 }

@@ -4,6 +4,7 @@
 #include "backward.h"
 #include "current_device.h"
 #include "forward.h"
+#include "strided.h"
 
 namespace kernels::softmax {
 
@@ -42,23 +43,49 @@ inline Design design_for(const Task& task) {
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 
-// Along a dim that is not the last: a tile in registers where one fits, else two reads.
+// Along a dim that is not the last.
 constexpr int kStridedChunk = 64, kOnlineChunk = 128;  // bytes of a tile's columns to aim at
 constexpr int kStridedBlock = 0;                       // as small a block as holds the tile
 
-// Of the backward; the widths are those of one tensor, and both rows are held. Not yet measured.
+enum class StridedDesign { kTiles, kWords, kStream };
+
+// Tiles of 128 bytes of columns where a block holds that; longer columns by 64, and by clusters.
+inline StreamChoice stream_choice_for(const Strided& task) {
+  const bool half = task.item_bytes() == 2;
+  if (task.length > 1024) return {64, 512, true};
+  if (task.length > 512) return half ? StreamChoice{64, 256, true} : StreamChoice{128, 512, false};
+  return {128, 512, false};
+}
+
+// design | columns                                                       | because
+// stream | whose rows are vectors, when there are tiles for every SM     | fewest instructions
+// words  | narrow ones of other widths, when they fill blocks            | the same, word by word
+// tiles  | the others; beyond a cluster's registers two reads            | any width; clusters of up to 16
+inline StridedDesign strided_design_for(const Strided& task) {
+  const int64_t busy = device_attribute(cudaDevAttrMultiProcessorCount);
+  const StreamTile tile = stream_tile_for(task, stream_choice_for(task));
+  if (tile.threads > 0 && task.outer * tile.tiles * tile.share >= busy) return StridedDesign::kStream;
+  constexpr int64_t kFilling = 8192;  // elements
+  const bool fills = task.length * task.inner >= kFilling && task.outer >= busy;
+  return fills && task.cell_bytes() < 16 && fits_words(task) ? StridedDesign::kWords : StridedDesign::kTiles;
+}
+
+// Of the backward; the widths are those of one tensor, and both rows are held.
 // design     | rows                                          | because
 // vector     | up to 64 KiB                                  | in registers, no exchange between blocks
-// cluster    | wider, on sm_90, up to 1 MiB                  | in registers, an exchange within a cluster
+// cluster    | whole vectors, on sm_90, up to kMostTogether  | in registers, an exchange within a cluster
 // ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
 // online     | the others                                    | read twice, any card
 // row        | float64                                       | the plain kernel: nobody trains in float64
+constexpr int64_t kMostTogether = 16384, kMostHalfTogether = 8192;  // vectors in float32, in 16 bits
 inline Design design_for(const GradTask& task) {
-  const int64_t vectors = task.g_to_dx.vectors();
-  if (!task.g_to_dx.known()) return Design::kRow;
+  const Task& rows = task.g_to_dx;
+  const int64_t vectors = rows.vectors();
+  if (!rows.known()) return Design::kRow;
   if (vectors <= kMostVectors) return Design::kVector;
   if (!has_clusters()) return Design::kOnline;
-  if (vectors <= kMostClusterVectors) return Design::kCluster;
+  const int64_t most = rows.dtype == Dtype::kFloat32 ? kMostTogether : kMostHalfTogether;
+  if (rows.aligned() && vectors <= most) return Design::kCluster;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 

@@ -81,13 +81,13 @@ def product_kernel(  # grid: (tiles,); a, b: descriptors of [rows, PIECES * dept
         tl.store(todo + slot, (i_batch * tiles_n + i_n) * tiles_m + i_m)
 
 
-def _blocks(depth: int) -> tuple[int, int, int, int]:
-    """Rows and columns of a tile, warps and stages, as measured on an H200.
+def _blocks(depth: int) -> tuple[int, int, int, int, int]:
+    """Rows, columns and depth of a tile, warps and stages, as measured on an H200.
 
     Up to 128 coordinates writing is half of the time, and four small tiles a processor overlap it better
     with products; beyond, a larger tile reads less.
     """
-    return (64, 128, 4, 2) if depth <= SHALLOW else (128, 128, 8, 3)
+    return (64, 128, DEPTH, 4, 2) if depth <= SHALLOW else (128, 128, DEPTH, 8, 3)
 
 
 def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0) -> torch.Tensor:
@@ -120,22 +120,22 @@ def _launch(x1: torch.Tensor, x2: torch.Tensor, out: torch.Tensor) -> None:
     batch, n, m = out.shape
     pieces = 2 if x1.dtype == torch.float32 else 1
     depth = triton.cdiv(x1.shape[2], DEPTH) * DEPTH
-    block_n, block_m, warps, stages = _blocks(depth)
+    block_n, block_m, block_k, warps, stages = _blocks(depth)
     tiles = batch * triton.cdiv(n, block_n) * triton.cdiv(m, block_m)
     if tiles > TILES:
         raise NotImplementedError(f"triton_mma launches at most {TILES} tiles, not {tiles}.")
     promote = depth > SHALLOW
-    tau = threshold(DEPTH, depth // DEPTH) if promote else threshold(depth)
+    tau = threshold(block_k, depth // block_k) if promote else threshold(depth)
     floor = near_floor(depth)
     todo = torch.empty(1 + tiles, dtype=torch.int32, device=x1.device)
     with torch.cuda.device_of(x1):
         made = prepare(x1, x2, todo, pieces)
-        a = TensorDescriptor.from_tensor(made.pieces1, [block_n, DEPTH])
-        b = TensorDescriptor.from_tensor(made.pieces2, [block_m, DEPTH])
+        a = TensorDescriptor.from_tensor(made.pieces1, [block_n, block_k])
+        b = TensorDescriptor.from_tensor(made.pieces2, [block_m, block_k])
         step1, step2 = (x.shape[1] if x.shape[0] > 1 else 0 for x in (x1, x2))
         product_kernel[(tiles,)](
             a, b, made.norm1, made.norm2, made.unit, out, todo, n, m, step1, step2, depth, tau, floor,
-            PIECES=pieces, BLOCK_N=block_n, BLOCK_M=block_m, BLOCK_K=DEPTH, GROUP=GROUP, PROMOTE=promote,
+            PIECES=pieces, BLOCK_N=block_n, BLOCK_M=block_m, BLOCK_K=block_k, GROUP=GROUP, PROMOTE=promote,
             num_warps=warps, num_stages=stages,
         )  # fmt: skip
         recompute(x1, x2, out, todo, block_n, block_m)

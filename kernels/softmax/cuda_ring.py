@@ -15,7 +15,7 @@ def softmax(x: torch.Tensor, dim: int = -1, team: int = 0) -> torch.Tensor:
     `team` blocks share a row; 0 chooses by width. Rows may start anywhere; only slices whose elements are not
     neighbours are copied first, within the call. Raises NotImplementedError for another dtype or a GPU before
     compute capability 9.0, RuntimeError for a row that the team's shared memory cannot hold: on an H200 3.6
-    million float32 with all blocks in one team, half of that in the backward, which holds two rows.
+    million float32 with all blocks in one team, 3.2 million in the backward.
     """
     takes("cuda_ring", x, dtypes=UP_TO_FLOAT32)
     refuse_before_hopper("cuda_ring", x)

@@ -1,11 +1,12 @@
 """The fastest softmax of this project for each input. Which design runs is decided in `csrc/softmax/tuned.h`.
 
-| slices | forward | backward (not yet measured) |
+| slices | forward | backward |
 |---|---|---|
 | along the last dim, float32 to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
-| the same, half types to 32 KiB; float32 not aligned to 16 KiB | the same | the same, to 64 KiB |
-| float32 of 96 to 128 KiB, aligned, sm_90 | registers of a block (`cuda_cluster`) | as the next line |
-| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | registers (`cuda_cluster`) |
+| half types to 32 KiB; float32 not aligned to 16 KiB | the same | the same, to 64 KiB |
+| float32, 96 to 128 KiB, aligned, sm_90 | of a block alone (`cuda_cluster`) | of a cluster (`cuda_cluster`) |
+| 16 bits to 128 KiB, float32 to 256 KiB, aligned, sm_90 | as the next line | the same |
+| wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | as the next line |
 | wider, sm_90 | shared memory of the blocks of a team (`cuda_ring`) | the same |
 | others | two reads (`cuda_online`) | the same |
 | along another dim | registers of a block or a cluster, else two reads (`cuda_strided`) | rows, on copies |

@@ -84,7 +84,7 @@ class WorkloadRun:
         self.run.record.table("steps.csv", STEP_COLUMNS, [row])
         if timeline.available():
             last, title = profile.windows[-1], f"{self.settings.workload.name}: one step"
-            timeline.draw(profile.plain, last, self.folder / "timeline.png", title)
+            timeline.draw(profile.plain, {last: title}, self.folder / "timeline.png")
         if self.settings.profiler != "torch":
             self._external(profile)
         if self.settings.before:
@@ -123,6 +123,7 @@ class WorkloadRun:
         limit_us, roof = operations.limit_us(one, lambda *amounts: _time(ceilings, profile, *amounts))
         pattern = rules.pattern_of(one)
         waited = sum(row["idle_us"] for row in profile.syncs if _belongs(row, one))
+        waited += profile.loader()[1] if one.kind == "loader" and profile.on_gpu else 0.0
         return rules.Finding(
             operation=one,
             step=step,

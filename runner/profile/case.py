@@ -11,16 +11,17 @@ from runner.measure.statistics import in_words
 from runner.model import Case
 from runner.trace import operators, overlap, reading, syncs, timeline
 from runner.trace.costs import is_product
-from runner.trace.events import Op, Trace
+from runner.trace.events import Trace
 
 PLAIN, DETAIL = "trace.json.gz", "trace_lines.json.gz"
 LOOP, COLD = "loop", "call "
 PROFILE_COLUMNS = tuple(
     "row_id,case_id,variant,params,folder,kernels_per_call,copies_per_call,device_us,span_us,timed_us,"
-    "difference_percent,wall_s,host_us,launch_us,loop_us,loop_busy_percent,loop_idle_us,longest_gap_us,ahead_us,"
+    "difference_percent,wall_s,host_us,launch_us,operators_us,python_us,loop_us,loop_busy_percent,loop_idle_us,longest_gap_us,ahead_us,"
     "waited_percent,syncs,product_percent,must_move_bytes,moved_bytes,moved_over_must,note".split(",")
 )
 AGREES_PERCENT = 3.0
+_SHORT_US = 20.0  # a microsecond around a kernel is a share of one so short
 
 
 def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,12 +35,12 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
     place = detail.names(COLD)[0]
     some, note = operators.units(plain, detail, windows, place, on_gpu)
     kernels = operators.kernel_rows(some)
-    found = syncs.found(plain, detail, windows, place, answer["witness"])
+    found = syncs.found(plain, detail, windows, place, answer["witness"], LOOP)
     rows = operators.operator_rows(plain, windows, some) + operators.python_rows(detail, place)
     write_csv(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
     write_csv(folder / "kernels.csv", operators.KERNEL_COLUMNS, kernels)
     write_csv(folder / "syncs.csv", syncs.COLUMNS, found)
-    moved = sum(op.read_bytes + op.written_bytes for op in _workers(some))
+    moved = _moved(some)
     must = case.read_bytes + case.write_bytes
     facts = {
         "kernels_per_call": sum(r["launches_per_call"] for r in kernels if r["kind"] == "kernel")
@@ -52,16 +53,17 @@ def analyse(folder: Path, case: Case, answer: Mapping[str, Any]) -> dict[str, An
         "syncs": sum(row["count"] for row in found) if on_gpu else "",
         "product_percent": _products(some),
         "must_move_bytes": must,
-        "moved_bytes": moved,
-        "moved_over_must": moved / must if must else "",
+        "moved_bytes": "" if moved is None else moved,
+        "moved_over_must": moved / must if must and moved is not None else "",
         "note": note,
         "kernels": kernels,
         "faults": _faults(plain, detail, windows, place, facts_zero=on_gpu and must > 0 and not kernels),
         **_host(plain, windows),
     }
     if timeline.available():
-        picture = LOOP if LOOP in plain.windows and on_gpu else windows[0]
-        timeline.draw(plain, picture, folder / "timeline.png", f"{case.op}: {picture}")
+        panels = {windows[-1]: f"{case.op}: one call, alone", LOOP: f"{case.op}: calls back to back"}
+        shown = {name: title for name, title in panels.items() if name in plain.windows}
+        timeline.draw(plain, shown, folder / "timeline.png")
     return facts | _loop(plain, facts["kernels_per_call"], facts["copies_per_call"])
 
 
@@ -72,9 +74,13 @@ def _products(some: Sequence[operators.Unit]) -> float:
     return 100 * own / whole if whole else 0.0
 
 
-def _workers(some: Sequence[operators.Unit]) -> list[Op]:
+def _moved(some: Sequence[operators.Unit]) -> float | None:
+    """Bytes by the shapes of the operators that did the work; None where a kernel belongs to no operator, as
+    one that Python launches itself, and nobody says what it moves."""
+    if any(unit.op is None for unit in some):
+        return None
     ops = {id(unit.op): unit.op for unit in some if unit.op}.values()
-    return [op for op in ops if operators.works(op)]
+    return sum(op.read_bytes + op.written_bytes for op in ops if operators.works(op))
 
 
 def _faults(plain: Trace, detail: Trace, windows, place: str, facts_zero: bool) -> list[str]:
@@ -90,13 +96,14 @@ def _faults(plain: Trace, detail: Trace, windows, place: str, facts_zero: bool) 
 def _host(plain: Trace, windows: Sequence[str]) -> dict[str, float]:
     """Means over the calls, each alone: the host's time, that in launches, the device's first to last."""
     count = len(windows)
-    each = [overlap.overlap(plain, window) for window in windows]
-    host = sum(end - start for start, end in (plain.windows[window] for window in windows))
-    return {
-        "host_us": host / count,
-        "launch_us": sum(one.launch_us for one in each) / count,
-        "span_us": sum(one.span_us for one in each) / count,
-    }
+    span = sum(overlap.overlap(plain, window).span_us for window in windows)
+    parts = [overlap.host_parts(plain, window) for window in windows]
+    return _host_parts(*(sum(some) / count for some in zip(*parts))) | {"span_us": span / count}
+
+
+def _host_parts(launch_us: float, operators_us: float, python_us: float) -> dict[str, float]:
+    parts = {"launch_us": launch_us, "operators_us": operators_us, "python_us": python_us}
+    return {"host_us": sum(parts.values())} | parts
 
 
 def _loop(plain: Trace, *launched: Any) -> dict[str, Any]:
@@ -106,11 +113,8 @@ def _loop(plain: Trace, *launched: Any) -> dict[str, Any]:
     one = overlap.overlap(plain, LOOP)
     if not one.launches:
         return {}
-    start, end = plain.windows[LOOP]
     calls = one.launches / sum(launched)
-    return {
-        "host_us": (end - start) / calls,
-        "launch_us": one.launch_us / calls,
+    return _host_parts(*(us / calls for us in overlap.host_parts(plain, LOOP))) | {
         "loop_us": one.span_us,
         "loop_busy_percent": 100 * one.busy_share,
         "loop_idle_us": one.idle_us,
@@ -122,11 +126,24 @@ def _loop(plain: Trace, *launched: Any) -> dict[str, Any]:
 
 def against(facts: dict[str, Any], timed_us: float) -> tuple[dict[str, Any], str]:
     """The facts with the harness's own figure beside the profile's, and a sentence for the row's note."""
-    profiled = facts["span_us"] if facts["span_us"] else facts["device_us"]
     percent = 100 * (facts["device_us"] / timed_us - 1) if timed_us else 0.0
-    count = facts["kernels_per_call"]
-    kernels = f"{count} kernel{'' if count == 1 else 's'} a call, " if count != "" else ""
-    words = f"profile: {kernels}{in_words(facts['device_us'])} in them against {in_words(timed_us)} timed"
+    count, us = facts["kernels_per_call"], in_words(facts["device_us"])
+    if count == "":
+        said = f"profile: {us} in its operators"
+    elif count == 1:
+        said = f"profile: 1 kernel a call of {us}"
+    else:
+        said = f"profile: {count} kernels a call, {us} in them"
+    words = f"{said} against {in_words(timed_us)} timed"
     if abs(percent) > AGREES_PERCENT and facts["span_us"] > 0:
-        words += f" ({in_words(profiled)} from the first to the last)"
+        words += _why(count, percent, facts)
     return facts | {"timed_us": timed_us, "difference_percent": percent}, words
+
+
+def _why(count: int, percent: float, facts: Mapping[str, Any]) -> str:
+    """What lies behind two figures that differ: time between kernels, or circumstances."""
+    if count > 1:
+        return f" ({in_words(facts['span_us'])} from the first to the last: the device waits between them)"
+    if facts["device_us"] < _SHORT_US:
+        return " (so short a kernel: what is timed includes its launch)"
+    return f" ({percent:+.1f} %: one of the two was disturbed, or the clock changed; profile it again)"

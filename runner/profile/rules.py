@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runner.profile.levers import Measured
+from runner.trace.costs import is_product, row_sizes
 from runner.trace.operations import Operation
 
 WORTH_PERCENT = 3.0  # of the step: what gains less is left alone
 NEAR_PERCENT = 75.0  # of the roofline: what is nearer is left alone
 BUSY_PERCENT = 90.0  # a device that works less of the step than this waits for its host
-MANY_KERNELS = 3  # a chain of fewer is hardly worth fusing
+TILE = 64  # of matrix products on tensor cores: a multiple of it wastes nothing
 PYTHON_SHARE = 0.5  # of the host's time outside operators and launches: then Python is what is slow
 
 # What the naive forms look like, by the operators of their forward: all of `all_of`, one of each of `any_of`.
@@ -74,6 +75,16 @@ class Finding:
     @property
     def kernels_per_call(self) -> float:
         return self.operation.kernels / max(len(self.operation.instances), 1)
+
+    @property
+    def parts_per_call(self) -> float:
+        """Kernels; on a CPU operators."""
+        some = self.operation.instances
+        return (
+            self.kernels_per_call
+            if self.step.on_gpu
+            else sum(len(one.ops) for one in some) / max(len(some), 1)
+        )
 
     @property
     def waits_for_host(self) -> bool:
@@ -148,10 +159,10 @@ RULES = (
     ),
     Rule(
         "data",
-        lambda f: f.operation.phase_us("data") > 0,
+        lambda f: f.kind == "loader",
         "more loader workers, prefetch",
         "the step waits for its loader",
-        lambda f: f.operation.us,
+        lambda f: f.operation.us + f.waited_us,
     ),
     Rule(
         "sync",
@@ -159,6 +170,13 @@ RULES = (
         "leave the synchronize out, or do it each 100 steps",
         "the device stands still while the host looks at a value",
         lambda f: f.waited_us,
+    ),
+    Rule(
+        "data",
+        lambda f: f.kind == "copy",
+        "leave it on the device, or copy it less often",
+        "it is a copy to the host",
+        lambda f: f.operation.us,
     ),
     Rule(
         "",
@@ -204,7 +222,7 @@ RULES = (
     ),
     Rule(
         "",
-        lambda f: f.kind == "chain" and f.operation.kernels > MANY_KERNELS * len(f.operation.instances),
+        lambda f: f.kind == "chain" and f.parts_per_call > 1 and f.most_us >= f.worth_us,
         "fusion: torch.compile, or one kernel",
         "{kernels:.3g} {units} a call, each a trip to memory",
         _to_the_limit,
@@ -239,13 +257,25 @@ RULES = (
     ),
     Rule(
         "",
+        lambda f: f.kind in ("product", "attention") and _is_ragged(f),
+        "sizes that are multiples of {tile}",
+        "{percent} of the roofline: its sizes leave a part of each tile of the library's kernel empty",
+        _nothing,
+    ),
+    Rule(
+        "",
         lambda f: f.kind in ("product", "attention"),
-        "other sizes (multiples of 64, a larger batch)",
-        "{percent} of the roofline, and a library's kernel already",
+        "nothing",
+        "{percent} of the roofline, in a library's kernel and at sizes that suit it",
         _nothing,
     ),
     Rule("", lambda f: True, "a custom kernel", "{percent} of the roofline", _to_the_limit),
 )
+
+
+def _is_ragged(f: Finding) -> bool:
+    ops = (op for one in f.operation.instances for op in one.ops if is_product(op))
+    return any(size % TILE for op in ops for size in row_sizes(op))
 
 
 def _is_float32(f: Finding) -> bool:

@@ -10,14 +10,14 @@ from runner.model import Refusal
 from runner.profile.case import DETAIL, LOOP, PLAIN
 from runner.profile.rules import Step
 from runner.trace import operations, operators, overlap, reading, syncs
-from runner.trace.events import PHASES
+from runner.trace.events import PHASES, Trace
 
 STEP, PLACE = "step ", "step 0"
 LOOPS = 3  # steps in the window of the loop
 _ADDS_UP_PERCENT = 1.0
 STEP_COLUMNS = tuple(
     "run_id,workload,forms,args,compile,device,seed,step_us,host_us,end_to_end_us,device_us,busy_us,busy_percent,"
-    "bound,forward_us,backward_us,optimizer_us,data_us,python_us,kernels,launch_us,syncs,sync_host_us,sync_idle_us,"
+    "bound,forward_us,backward_us,optimizer_us,data_us,loader_us,loader_idle_us,python_us,kernels,launch_us,syncs,sync_host_us,sync_idle_us,"
     "idle_us,longest_gap_us,ahead_us,waited_percent,shares_add_up_to_percent,conclusion,note".split(",")
 )
 
@@ -32,23 +32,43 @@ class Profiled:
         self.units, self.note = operators.units(self.plain, detail, self.windows, PLACE, on_gpu)
         if on_gpu and not self.units:
             raise Refusal("the profiler saw no kernel of a step on a GPU")
+        self.factor = 1.0 if on_gpu else self.wall["step_us"] / self._host_window_us()
+        for unit in self.units:
+            unit.us *= self.factor
         self.faults = overlap.faults(self.plain, self.windows)
-        self.operations = operations.grouped(self.units)
-        self.syncs = syncs.found(self.plain, detail, self.windows, PLACE, answer["witness"])
+        self.operations = operations.grouped([*self.units, *self._loader(detail)])
+        self.syncs = syncs.found(self.plain, detail, self.windows, PLACE, answer["witness"], LOOP)
         rows = operators.operator_rows(self.plain, self.windows, self.units)
         rows += operators.python_rows(detail, PLACE)
         write_csv(folder / "operators.csv", operators.OPERATOR_COLUMNS, rows)
         write_csv(folder / "kernels.csv", operators.KERNEL_COLUMNS, operators.kernel_rows(self.units))
         write_csv(folder / "syncs.csv", syncs.COLUMNS, self.syncs)
 
+    def _loader(self, detail: Trace) -> list[operators.Unit]:
+        """The wait for a DataLoader as a unit: on a CPU what of it no operator explains."""
+        loads = [each for each in detail.loads if each.window == PLACE]
+        if not loads:
+            return []
+        us = 0.0
+        if not self.on_gpu:
+            waits = [overlap.loading(self.plain, window)[0] for window in self.windows]
+            own = sum(unit.us for unit in self.units if unit.phase == "data")
+            us = max(self.factor * sum(waits) / len(waits) - own, 0.0)
+        return [operations.loader(loads[0].label, us)]
+
     @property
     def device_us(self) -> float:
-        return sum(unit.us for unit in self.units)
+        return sum(each.us for each in self.operations)
+
+    def loader(self) -> tuple[float, float]:
+        """Of a step among others: what the host waits for its loader, and the device stands still for it."""
+        waited, idle = overlap.loading(self.plain, LOOP)
+        return waited / LOOPS, idle / LOOPS
 
     def busy_us(self) -> float:
-        """Of the device (on the CPU: of the step's window), a step."""
+        """Of the device (on the CPU: of the step), a step."""
         if not self.on_gpu:
-            return self._host_window_us()
+            return self.wall["step_us"]
         return sum(overlap.overlap(self.plain, w).busy_us for w in self.windows) / len(self.windows)
 
     def _host_window_us(self) -> float:
@@ -57,13 +77,9 @@ class Profiled:
 
     def python_us(self) -> float:
         """Host time of a step outside operators and runtime calls, scaled to a step without the profiler."""
-        inside = 0.0
-        for window in self.windows:
-            ops, calls, _ = self.plain.of(window)
-            spans = overlap.union((each.start, each.end) for each in [*ops, *calls])
-            inside += sum(end - start for start, end in spans) / len(self.windows)
-        whole = self._host_window_us()
-        return self.wall["host_us"] * max(whole - inside, 0.0) / whole if whole else 0.0
+        outside = sum(overlap.host_parts(self.plain, window)[2] for window in self.windows)
+        whole = self._host_window_us() * len(self.windows)
+        return self.wall["host_us"] * outside / whole if whole else 0.0
 
     def step(self) -> Step:
         return Step(
@@ -87,6 +103,8 @@ class Profiled:
             "busy_percent": step.busy_percent if self.on_gpu else "",
             "bound": step.bound,
             **{f"{phase}_us": us for phase, us in phases.items()},
+            "loader_us": self.loader()[0],
+            "loader_idle_us": self.loader()[1] if self.on_gpu else "",
             "python_us": step.python_us,
             "kernels": step.kernels if self.on_gpu else "",
             "launch_us": loop.launch_us / LOOPS if self.on_gpu else "",

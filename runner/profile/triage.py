@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from runner.profile.rules import BUSY_PERCENT, LIBRARY, RULES, WORTH_PERCENT, Finding, Rule, Step
+from runner.profile.rules import BUSY_PERCENT, LIBRARY, RULES, TILE, WORTH_PERCENT, Finding, Rule, Step
 
 COLUMNS = tuple(
     "operation,where,device_us,share_percent,cumulated_percent,forward_us,backward_us,optimizer_us,calls,kernels,"
@@ -19,6 +19,7 @@ COLUMNS = tuple(
 )
 
 
+ON_THE_HOST = ("launch", "Python on the host")
 FEWER_LAUNCHES = "fewer launches first, by torch.compile or a CUDA graph"
 
 
@@ -27,6 +28,7 @@ def judged(finding: Finding) -> dict[str, Any]:
     rule = next(rule for rule in RULES if rule.when(finding))
     f, step, operation = finding, finding.step, finding.operation
     saving = _felt(rule.saves_us(f), f, rule)
+    most = max(_felt(f.most_us, f, rule), saving)  # a cache may let a measured variant pass the roofline
     words = _words(f)
     moved = operation.moved_bytes
     return {
@@ -47,15 +49,18 @@ def judged(finding: Finding) -> dict[str, Any]:
         "reason": rule.reason.format(**words),
         "predicted_saving_us": saving,
         "predicted_gain_percent": gain_percent(step.step_us, saving),
-        "most_gain_percent": gain_percent(step.step_us, _felt(f.most_us, f, rule)),
+        "most_gain_percent": gain_percent(step.step_us, most),
     }
 
 
 def _felt(saving_us: float, f: Finding, rule: Rule) -> float:
-    """What of a device's saving the step feels: never below the time that its host needs."""
-    if not f.step.on_gpu or rule.constraint in ("launch", "Python on the host", "sync", "data"):
-        return min(saving_us, f.step.step_us)
-    return min(saving_us, max(f.step.step_us - f.step.host_us, 0.0))
+    """What of a saving the step feels: of the device's never below the time that its host needs, of the
+    host's never below that which the device works."""
+    step = f.step
+    if not step.on_gpu or rule.constraint in ("sync", "data"):
+        return min(saving_us, step.step_us)
+    other_us = step.busy_us if rule.constraint in ON_THE_HOST else step.host_us
+    return min(saving_us, max(step.step_us - other_us, 0.0))
 
 
 def _words(f: Finding) -> dict[str, Any]:
@@ -63,11 +68,12 @@ def _words(f: Finding) -> dict[str, Any]:
     backward = f"{one.backward:.2f}x backward" if one and one.backward else "backward not measured"
     return {
         "worth": WORTH_PERCENT,
+        "tile": TILE,
         "measured": one,
         "backward": backward,
         "library": LIBRARY.get(f.pattern, ""),
         "pattern": f.pattern,
-        "kernels": f.kernels_per_call if f.step.on_gpu else len(f.operation.operators),
+        "kernels": f.parts_per_call,
         "units": "kernels" if f.step.on_gpu else "operators",
         "percent": "no known share" if f.percent is None else f"{f.percent:.0f} %",
     }
@@ -76,6 +82,15 @@ def _words(f: Finding) -> dict[str, Any]:
 def gain_percent(step_us: float, saved_us: float) -> float:
     """Of the step's time."""
     return 100 * saved_us / step_us if step_us else 0.0
+
+
+def _host_bound(step: Step) -> str:
+    """The launches of all operations are one queue: a lever gains there what it gains of the whole step."""
+    most = gain_percent(step.step_us, max(step.step_us - step.busy_us, 0.0))
+    return (
+        f"the device works {step.busy_percent:.0f} % of the step and waits for the host: {FEWER_LAUNCHES} "
+        f"of the whole step, or a larger batch; it gains at most {most:.0f} % of the step"
+    )
 
 
 def table(findings: Sequence[Finding]) -> list[dict[str, Any]]:
@@ -95,14 +110,13 @@ def conclusion(rows: Sequence[dict[str, Any]], step: Step) -> str:
     ]
     if worth:
         first = max(worth, key=lambda row: row["predicted_gain_percent"])
-        return (
-            f"first: {first['operation']} ({first['where']}), {first['lever']}: "
-            f"{first['predicted_gain_percent']:.0f} % of the step"
-        )
+        gain = f"{first['predicted_gain_percent']:.0f} % of the step"
+        if first["constraint"] in ON_THE_HOST:
+            return _host_bound(step)
+        return f"first: {first['operation']} ({first['where']}), {first['lever']}: {gain}"
     if step.on_gpu and step.host_us >= BUSY_PERCENT / 100 * step.step_us:
         busy = f"the host needs {100 * step.host_us / step.step_us:.0f} % of the step"
         return f"{busy}, so nothing on the device alone shortens it: {FEWER_LAUNCHES}"
     if step.on_gpu and step.bound == "host":
-        busy = f"the device works {step.busy_percent:.0f} % of the step"
-        return f"{busy} and waits for the host: larger batches, or a CUDA graph"
+        return _host_bound(step)
     return f"nothing here is worth doing: no lever gains {WORTH_PERCENT:g} % of the step"

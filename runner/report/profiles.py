@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from runner.files import write_whole
-from runner.report import steps, words
+from runner.report import cells, steps, words
 from runner.report.steps import MOST_ROWS, Grid
 
 _NOT_A_TERMINAL = 1000
@@ -29,11 +30,12 @@ def tables(folder: Path) -> list[Grid]:
 
 
 def _of_variants(folder: Path) -> Iterable[Grid]:
+    cases = {row["row_id"]: cells.title_of(row) for row in words.read(folder / "results.csv")}
     for row in words.read(folder / "profiles.csv"):
         own = folder / row["folder"]
         kernels = words.read(own / "kernels.csv")
-        where = [text for text in (row["variant"], row["case_id"]) if text]
-        name = f"profile of {' '.join(where)}"
+        variant = " ".join([row["variant"], *cells.pairs(json.loads(row["params"] or "{}"))])
+        name = f"profile of {variant}, {cases.get(row['row_id'], row['case_id'])}"
         yield (_kernels(name, kernels) if kernels else _operators(name, words.read(own / "operators.csv")))
         yield (
             "",
@@ -50,15 +52,18 @@ def _kernels(name: str, rows: Sequence[dict[str, str]]) -> Grid:
             words.percent(row["share_percent"]),
             words.us(row["device_us"]),
             row["launches_per_call"],
-            words.short(row["kernel"], 50),
+            words.kernel(row["kernel"], 50),
             row["grid"],
             row["registers"],
-            row["operator"].removeprefix("aten::"),
+            words.operator(row["operator"]),
             words.line(row["python"]),
         ]
         for row in rows[:MOST_ROWS]
     ]
-    return f"{name}: {words.counted(rows, 'kernel')}", headings, lines, _rest(rows)
+    kernels = sum(int(row["launches_per_call"]) for row in rows if row["kind"] == "kernel")
+    copies = sum(int(row["launches_per_call"]) for row in rows) - kernels
+    also = f" and {copies} copies or fills" if copies else ""
+    return f"{name}: {cells.counted(kernels, 'kernel')}{also} a call", headings, lines, _rest(rows)
 
 
 def _operators(name: str, rows: Sequence[dict[str, str]]) -> Grid:
@@ -70,12 +75,13 @@ def _operators(name: str, rows: Sequence[dict[str, str]]) -> Grid:
             words.percent(row["share_percent"]),
             words.us(row["device_us"]),
             words.number(row["calls"]),
-            row["operator"].removeprefix("aten::"),
+            words.operator(row["operator"]),
             words.line(row["python"]),
         ]
         for row in some[:MOST_ROWS]
     ]
-    return f"{name}: {words.counted(rows, 'operator')}", headings, lines, _rest(rows[: len(some)] or rows)
+    calls = cells.counted(round(sum(float(row["calls"]) for row in rows)), "operator")
+    return f"{name}: {calls} a call", headings, lines, _rest(rows[: len(some)] or rows)
 
 
 def _rest(rows: Sequence[dict[str, str]]) -> list[str]:
@@ -89,10 +95,12 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
         f"  {words.us(row['device_us'])} a call against {words.us(row['timed_us'])} timed "
         f"({float(row['difference_percent']):+.1f} %)"
     )
-    if row["moved_over_must"]:
-        must, moved = (float(row[name]) / 1e6 for name in ("must_move_bytes", "moved_bytes"))
-        ratio = float(row["moved_over_must"])
-        yield f"  must move {must:.4g} MB; its operators move {moved:.4g} MB by their shapes, {ratio:.3g}x"
+    must, ratio = words.size(row["must_move_bytes"]), words.number(row["moved_over_must"])
+    if ratio:
+        moved = words.size(row["moved_bytes"])
+        yield f"  must move {must}; its operators move {moved} by their shapes, {ratio}x"
+    elif float(row["must_move_bytes"] or 0):
+        yield f"  must move {must}; no operator launches its kernels: only profiler=ncu tells what they move"
     if float(row["product_percent"] or 0):
         yield f"  {float(row['product_percent']):.0f} % of its time are matrix products"
     if row["loop_us"]:
@@ -102,11 +110,22 @@ def _said_of(row: dict[str, str]) -> Iterable[str]:
             f" their launch; the host is {words.us(row['ahead_us'])} ahead, the longest gap"
             f" {words.us(row['longest_gap_us'])} (under the profiler, which slows the host)"
         )
-        launches = 100 * float(row["launch_us"]) / float(row["host_us"])
-        host = f"of {words.us(row['host_us'])} of host time a call"
-        yield f"  {host} {words.us(row['launch_us'])} ({launches:.0f} %) are launches"
+        if row.get("operators_us"):
+            yield f"  the host spends {words.us(row['host_us'])} a call: {_parts(row)}"
     if row["note"]:
         yield f"  {row['note']}"
+
+
+def _parts(row: dict[str, str]) -> str:
+    """Of the host's time, the largest first."""
+    names = {
+        "launch_us": "launching",
+        "operators_us": "in operators (dispatch, allocation)",
+        "python_us": "in Python",
+    }
+    whole = float(row["host_us"])
+    parts = sorted(((float(row[column]), name) for column, name in names.items()), reverse=True)
+    return ", ".join(f"{us / whole:.0%} {name}".replace("%", " %") for us, name in parts)
 
 
 # ---- where it goes ----

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from runner.profile import before_after
+from runner.profile.rules import WORTH_PERCENT
 from runner.profile.step import STEP_COLUMNS
 from runner.record import joined
-from runner.report import words
+from runner.report import cells, words
 
 MOST_ROWS = 12
 _BEYOND = 110.0  # percent of the roofline: less is measuring
+_OVER = (
+    "over 100 % of roof: its data was still in a cache where the roof is the memory's, "
+    "or the roof was measured while the machine was busier"
+)
 Grid = tuple[str, list[str], list[list[str]], list[str]]  # title, headings, lines, sentences below
 
 
@@ -45,7 +50,23 @@ def side_by_side(folder: Path) -> Iterable[Grid]:
         ]
         for row, own in zip(rows, settings)
     ]
-    yield f"{rows[0]['workload']} on {rows[0]['device']}", headings, lines, []
+    yield f"{rows[0]['workload']} on {rows[0]['device']}", headings, lines, _slower(rows, settings, telling)
+
+
+def _slower(rows: Sequence[dict[str, str]], settings: Sequence[dict], telling: Sequence[str]) -> list[str]:
+    """By how much each step is slower than the fastest; where the columns of waits come from."""
+    least = min(float(row["step_us"]) for row in rows)
+    said = []
+    for row, own in zip(rows, settings):
+        percent = 100 * (float(row["step_us"]) / least - 1)
+        if percent > 0:
+            what = ", ".join(f"{name}={own.get(name, '')}" for name in telling)
+            said.append(f"  {what}: {percent:.1f} % slower than the fastest")
+    if rows[0]["busy_percent"]:
+        said.append("  the step is timed without the profiler, the waits under it, where the host is slower")
+    else:
+        said.append("  on a CPU nothing is waited for: what tells these steps apart is chance or the print")
+    return said
 
 
 def claims(folder: Path) -> Iterable[Grid]:
@@ -64,7 +85,16 @@ def claims(folder: Path) -> Iterable[Grid]:
             ]
             for row in rows
         ]
-        yield "published claims", headings, lines, []
+        yield "published claims", headings, lines, [f"  {text}" for text in _from_where(rows)]
+
+
+def _from_where(rows: Sequence[dict[str, str]]) -> Iterable[str]:
+    """Of a claim at several sizes: at which it holds."""
+    for claim in dict.fromkeys(row["claim"] for row in rows):
+        own = [row for row in rows if row["claim"] == claim]
+        held = [row["what"].partition(" ")[2] for row in own if row["verdict"] == "holds"]
+        if len(own) > 1:
+            yield f"{claim}: holds at {', '.join(held) or 'none of these sizes'}"
 
 
 def step(folder: Path) -> Iterable[Grid]:
@@ -75,6 +105,7 @@ def step(folder: Path) -> Iterable[Grid]:
     head = "operation,where,time,share,sum,kernels,flop/byte,% of roof,constraint,lever,gain,at most,why"
     headings = head.split(",")
     some = [row for row in rows if float(row["share_percent"]) >= 0.5][:MOST_ROWS]
+    some += [row for row in rows if row not in some and float(row["predicted_gain_percent"]) >= WORTH_PERCENT]
     lines = [
         [
             row["operation"],
@@ -93,11 +124,11 @@ def step(folder: Path) -> Iterable[Grid]:
         ]
         for row in some
     ]
-    rest = rows[len(some) :]
+    rest = [row for row in rows if row not in some]
     more = f"  and {len(rest)} more, {sum(float(r['share_percent']) for r in rest):.1f} % together"
     below = [more] if rest else []
     if any(float(row["percent_of_roofline"] or 0) > _BEYOND for row in some):
-        below.append("  over 100 % of roof: its data was still in a cache, and the roof is that of memory")
+        below.append(f"  {_OVER}")
     yield _title(step), headings, lines, below
     yield "", [], [], [*_saidstep(step), *waits(words.read(folder / "syncs.csv")), f"  {step['conclusion']}"]
 
@@ -111,7 +142,8 @@ def _saidstep(step: dict[str, str]) -> Iterable[str]:
         f"{name} {words.us(step[f'{name}_us'])}" for name in ("forward", "backward", "optimizer", "data")
     ]
     what = "kernels" if step["busy_percent"] else "operators"
-    yield f"  {', '.join(parts)} of {words.us(step['device_us'])} in {what}, under the profiler"
+    how = "" if step["busy_percent"] else ", brought to the step's time without it"
+    yield f"  {', '.join(parts)} of {words.us(step['device_us'])} in {what}, under the profiler{how}"
     if not step["busy_percent"]:
         yield (
             f"  on a CPU operators run in Python's thread: {words.us(step['python_us'])} a step are outside, "
@@ -123,10 +155,12 @@ def _saidstep(step: dict[str, str]) -> Iterable[str]:
         f"  the GPU works {float(step['busy_percent']):.0f} % of the step: it is {step['bound']}-bound "
         f"(the host needs {words.us(step['host_us'])}, {python})"
     )
-    yield (
-        f"  {step['syncs']} synchronizes a step; the host stood {words.us(step['sync_host_us'])} at them, "
-        f"the GPU then {words.us(step['sync_idle_us'])}"
-    )
+    stood, idle = words.us(step["sync_host_us"]), words.us(step["sync_idle_us"])
+    count = cells.counted(int(step["syncs"]), "synchronize")
+    yield f"  {count} a step; the host stood {stood} there, the GPU then {idle}"
+    if float(step.get("loader_us") or 0):
+        waited, idle = words.us(step["loader_us"]), words.us(step["loader_idle_us"])
+        yield f"  the host waits {waited} a step for its loader; the GPU stands still {idle} of that"
     if step["note"]:
         yield f"  {step['note']}"
 

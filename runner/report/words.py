@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from runner.files import read_csv
@@ -17,12 +16,25 @@ def percent(text: str) -> str:
     return f"{float(text):.1f} %" if text else ""
 
 
+def size(text: str) -> str:
+    """Bytes in the unit that reads best: `6.144 kB`, `23.62 GB`."""
+    count = float(text or 0)
+    for unit in ("B", "kB", "MB"):
+        if count < 1e3:
+            return f"{count:.4g} {unit}"
+        count /= 1e3
+    return f"{count:.4g} GB"
+
+
 def number(text: str, form: str = "{:.3g}") -> str:
     return form.format(float(text)) if text else ""
 
 
-def short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 3] + "..."
+def kernel(name: str, most: int) -> str:
+    """Without what every kernel of torch's begins with: what it computes comes late in its name."""
+    for common in ("void ", "at::native::", "(anonymous namespace)::"):
+        name = name.replace(common, "")
+    return name if len(name) <= most else name[: most - 3] + "..."
 
 
 def line(stack: str) -> str:
@@ -30,12 +42,13 @@ def line(stack: str) -> str:
 
 
 def tail(where: str) -> str:
-    """`naive.py:18`: the whole path is in the file."""
-    return where.rpartition("/")[2]
+    """`gelu/naive.py:18`: the whole path is in the file."""
+    return "/".join(where.split("/")[-2:])
 
 
-def counted(rows: Sequence, noun: str) -> str:
-    return f"{len(rows)} {noun}{'' if len(rows) == 1 else 's'}"
+def operator(name: str) -> str:
+    """`add`; around a node of autograd's the engine runs `engine: AddBackward0`."""
+    return name.removeprefix("aten::").replace("autograd::engine::evaluate_function:", "engine:")
 
 
 def read(path: Path) -> list[dict[str, str]]:

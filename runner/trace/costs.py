@@ -68,6 +68,15 @@ def flops(op: Op) -> float:
     return float(max((count for count, _ in op.tensors), default=0))
 
 
+def row_sizes(op: Op) -> list[int]:
+    """The sizes that a library's product cuts into tiles: rows, columns and what is summed."""
+    shapes = [shape for shape in op.dims if len(shape) >= 2]
+    if FUSED_ATTENTION.search(op.name):
+        rows = 1 if _ROWS_SECOND.search(op.name) else -2
+        return [size for shape in shapes if len(shape) == 4 for size in (shape[rows], shape[-1])]
+    return [size for shape in shapes[-2:] for size in shape[-2:]]
+
+
 def _product(sizes: Iterable[int]) -> float:
     result = 1.0
     for size in sizes:

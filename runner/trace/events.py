@@ -38,6 +38,9 @@ class Op:
     dims: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     first: int = 1  # of `tensors`, how many are its first argument
+    fills_last: bool = (
+        False  # writes its last tensor argument, as the kernels that torch.compile generates do
+    )
     label: str = ""
     phase: str = "forward"
     window: str = ""
@@ -58,14 +61,14 @@ class Op:
     @property
     def read_bytes(self) -> float:
         """Of its tensor arguments, as far as shapes were recorded; an expanded dim counts once."""
-        if self.name in _OVERWRITES:
-            return float(sum(count * size for count, size in self.tensors[self.first :]))
-        return float(sum(count * size for count, size in self.tensors))
+        own = self.tensors[self.first :] if self.name in _OVERWRITES else self.tensors
+        return float(sum(count * size for count, size in ((own[:-1] or own) if self.fills_last else own)))
 
     @property
     def written_bytes(self) -> float:
-        """What it allocated; where it allocated nothing it wrote into its first argument."""
-        return self.allocated or float(sum(count * size for count, size in self.tensors[: self.first]))
+        """What it allocated; where it allocated nothing it wrote into its first argument, or its last."""
+        into = self.tensors[-1:] if self.fills_last else self.tensors[: self.first]
+        return self.allocated or float(sum(count * size for count, size in into))
 
 
 PHASES = ("forward", "backward", "optimizer", "data")
@@ -117,8 +120,13 @@ class Line:
     """A line of the user's while it ran; what it called lies inside."""
 
     label: str
-    us: float
+    start: float
+    end: float
     window: str
+
+    @property
+    def us(self) -> float:
+        return self.end - self.start
 
 
 @dataclass
@@ -130,6 +138,7 @@ class Trace:
     activities: list[Activity] = field(default_factory=list)
     windows: dict[str, tuple[float, float]] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
+    loads: list[Line] = field(default_factory=list)  # waits for a loader's next batch
     dropped: int = 0  # kernels without a launch, where there were launches
 
     def of(self, window: str) -> tuple[list[Op], list[Call], list[Activity]]:

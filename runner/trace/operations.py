@@ -68,8 +68,9 @@ class Operation:
 
     @property
     def operators(self) -> set[str]:
-        """Names without namespace, of what its forward ran."""
-        ops = [u.op for one in self.instances for u in one.units if u.op and u.phase != "backward"]
+        """Names without namespace, of what its forward called: a mean is neither a sum nor a division."""
+        units = [u for one in self.instances for u in one.units if u.phase != "backward"]
+        ops = [u.top or u.op for u in units if u.top or u.op]
         return {op.name.partition("::")[2].strip("_") for op in ops}
 
     @property
@@ -100,9 +101,15 @@ KINDS = (
     "copy",
     "communication",
     "compiled",
+    "loader",
     "view",
     "other",
 )
+
+
+def loader(label: str, us: float) -> Unit:
+    """The wait for a DataLoader's next batch, as a unit; on a GPU it is no time of the device's, and 0."""
+    return Unit("DataLoader", us, None, None, "data", label)
 
 
 def grouped(units: Sequence[Unit]) -> list[Operation]:
@@ -157,6 +164,8 @@ def _functions(units: Iterable[Unit]) -> Mapping[tuple[str, str], set[str]]:
 def _identity(unit: Unit, functions: Mapping, chains: _Chains) -> tuple[str, str, str]:
     """(name, where, kind) of the operation that a unit belongs to."""
     kind = _kind(unit)
+    if unit.phase == "data":
+        return "DataLoader", _line(unit), "loader"
     if unit.phase == "optimizer":
         return "optimizer", _line(unit), "optimizer"
     if kind in ("communication", "copy"):
@@ -249,6 +258,8 @@ def limit_us(operation: Operation, time_of: Callable[[float, float, float, str],
 
     `time_of(read, write, flops, dtype)` gives (microseconds, memory | compute).
     """
+    if operation.kind == "loader":
+        return 0.0, ""  # it could as well be done beforehand
     by: dict[str, float] = {}
     dtype = _dtype(operation)
     for read, written, count in operation.least():

@@ -72,6 +72,26 @@ def overlap(trace: Trace, window: str) -> Overlap:
     )
 
 
+def host_parts(trace: Trace, window: str) -> tuple[float, float, float]:
+    """The host's time in a window, in microseconds: in launches, otherwise in operators and calls of the
+    runtime, outside of both (Python)."""
+    ops, calls, activities = trace.of(window)
+    start, end = trace.windows[window]
+    launches = sum(
+        call.end - call.start for call in {id(a.launch): a.launch for a in activities if a.launch}.values()
+    )
+    inside = sum(stop - begin for begin, stop in union((each.start, each.end) for each in [*ops, *calls]))
+    return launches, max(inside - launches, 0.0), max(end - start - inside, 0.0)
+
+
+def loading(trace: Trace, window: str) -> tuple[float, float]:
+    """(microseconds in which the host waits for its loader, those in which the device then stands still)."""
+    loads = union((each.start, each.end) for each in trace.loads if each.window == window)
+    gaps = overlap(trace, window).gaps
+    idle = sum(max(min(gap.end, end) - max(gap.start, start), 0.0) for start, end in loads for gap in gaps)
+    return sum(end - start for start, end in loads), idle
+
+
 def union(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
     """Overlapping spans as one, in order."""
     merged: list[tuple[float, float]] = []

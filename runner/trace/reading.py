@@ -78,12 +78,15 @@ def _made(event: Mapping[str, Any], start: float, end: float, stack: list, trace
     """The operator of an event; None for an annotation or a runtime call (which is kept all the same)."""
     if event["cat"] == "user_annotation":
         if event["name"].startswith(LINE):
-            trace.lines.append(Line(event["name"][1:], end - start, _window(start, end, trace.windows)))
+            trace.lines.append(Line(event["name"][1:], start, end, _window(start, end, trace.windows)))
+        if event["name"].startswith(_LOADER):
+            label = _label([name for _, op, name in stack if op is None])
+            trace.loads.append(Line(label, start, end, _window(start, end, trace.windows)))
         return None
     parent = next((op for _, op, _ in reversed(stack) if op), None)
     marks = [name for _, op, name in stack if op is None]
     common = {
-        "label": next((name[1:] for name in reversed(marks) if name.startswith(LINE)), ""),
+        "label": _label(marks),
         "phase": _phase(marks),
         "window": _window(start, end, trace.windows),
     }
@@ -102,6 +105,11 @@ def _made(event: Mapping[str, Any], start: float, end: float, stack: list, trace
     return op
 
 
+def _label(marks: Sequence[str]) -> str:
+    """The user's stack of the innermost line."""
+    return next((name[1:] for name in reversed(marks) if name.startswith(LINE)), "")
+
+
 def _op(event: Mapping[str, Any], start: float, end: float, parent: Op | None, common: dict) -> Op:
     args = event.get("args", {})
     tensors: list[tuple[int, int]] = []
@@ -117,7 +125,7 @@ def _op(event: Mapping[str, Any], start: float, end: float, parent: Op | None, c
         first = first or len(tensors)
     name, thread, sequence = event["name"], event.get("tid"), args.get("Sequence number")
     values = (name, start, end, thread, parent, sequence, tuple(tensors), tuple(shapes), tuple(dtypes), first)
-    return Op(*values, **common)
+    return Op(*values, fills_last="kernel_backend" in args, **common)
 
 
 def _distinct(shape: Sequence[int], stride: Sequence[int]) -> int:

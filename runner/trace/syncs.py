@@ -13,16 +13,24 @@ UNKNOWN = "(a line that is not the user's)"
 
 
 def found(
-    plain: Trace, detail: Trace, windows: Sequence[str], place: str, witness: Iterable[str] = ()
+    plain: Trace,
+    detail: Trace,
+    windows: Sequence[str],
+    place: str,
+    witness: Iterable[str] = (),
+    loop: str = "",
 ) -> list[dict[str, Any]]:
     """One row for each place, the longest wait first: `count` a call, `host_us` that the host stood and
     `idle_us` that the device then had nothing to do, both a call.
 
     Lines are those of the `detail` pass; times those of the `plain` one, where the same synchronizes stand in
-    the same order. `witness` holds the stacks at which torch itself warned: what only it saw is added.
+    the same order: in its window `loop` of several calls, as there what the last line of a call does to the
+    next one shows, else in `windows`. `witness` holds the stacks at which torch itself warned: what only it
+    saw is added.
     """
     known = _syncs(detail, place)
-    times = _times(plain, windows, [call.name for call in known])
+    names = [call.name for call in known]
+    times = _times_in_loop(plain, loop, names) or _times(plain, windows, names)
     rows: dict[tuple, dict[str, Any]] = {}
     for position, call in enumerate(known):
         label = call.label or ""
@@ -60,6 +68,19 @@ def _times(plain: Trace, windows: Sequence[str], names: Sequence[str]) -> list[t
     whole = [_waits(own, plain.of(window)[2]) for window, own in series]
     count = len(whole)
     return [tuple(sum(one[i][j] for one in whole) / count for j in (0, 1)) for i in range(len(names))]
+
+
+def _times_in_loop(plain: Trace, loop: str, names: Sequence[str]) -> list[tuple[float, float]]:
+    """The same of calls back to back. The last call is left out: nothing follows it."""
+    own = _syncs(plain, loop) if loop in plain.windows else []
+    calls = len(own) // len(names) if names else 0
+    if calls < 2 or [call.name for call in own] != list(names) * calls:
+        return []
+    waits = _waits(own, plain.of(loop)[2])[: (calls - 1) * len(names)]
+    return [
+        tuple(sum(w[j] for w in waits[i :: len(names)]) / (calls - 1) for j in (0, 1))
+        for i in range(len(names))
+    ]
 
 
 def _waits(calls: Sequence[Call], activities: Sequence[Activity]) -> list[tuple[float, float]]:
