@@ -15,7 +15,7 @@ EAGER = [v for v in variants("softmax") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 INF = math.inf
-FORWARD_ONLY = ["cuda_pipeline", "cuda_staged", "cuda_strided", "cuda_strided_online", "triton_strided"]
+FORWARD_ONLY = ["cuda_staged", "cuda_strided", "cuda_strided_online", "triton_strided"]
 
 # Triton's interpreter computes with numpy, which warns of the -inf - -inf that makes the right NaN.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
@@ -46,7 +46,6 @@ def widest(name, dtype=torch.float32):
         "triton_row": 1 << 20,
         "cuda_vector": 65536 // dtype.itemsize,
         "cuda_cluster": 262136,
-        "cuda_pipeline": 262136,
         "cuda_staged": 3669760 // dtype.itemsize,
     }
     return most.get(name, INF)
@@ -184,10 +183,6 @@ def test_every_cluster(cols, dtype):
         if blocks * each < cols + 8:
             continue
         assert_right(partial(load("softmax", "cuda_cluster"), blocks=blocks, threads=threads), x)
-        for ahead in (0, 1, 2) if threads > 256 else ():
-            if ahead * dtype.itemsize * cols // blocks < 220_000:  # bytes of shared memory
-                how = {"cluster": blocks, "threads": threads, "ahead": ahead}
-                assert_right(partial(load("softmax", "cuda_pipeline"), **how), x)
     for cluster in (1, 2, 3, 4, 8, 13, 16):
         if cols * dtype.itemsize // cluster < 220_000:
             assert_right(partial(load("softmax", "cuda_staged"), cluster=cluster), x)
@@ -248,8 +243,8 @@ def test_kernels_without_a_gradient_refuse_to_be_recorded(name):
 
 
 def test_operator_without_a_gradient_is_well_formed():
-    load("softmax", "cuda_pipeline")
-    torch.library.opcheck(torch.ops.kernels.softmax_pipeline.default, (randn(3, 33), 0, 0, 0))
+    load("softmax", "cuda_staged")
+    torch.library.opcheck(torch.ops.kernels.softmax_staged.default, (randn(3, 33), 0))
 
 
 @pytest.mark.slow

@@ -77,17 +77,4 @@ struct Staged {
 Staged staged_for(const Task& task, int cluster);  // 0 chooses
 cudaError_t staged_rows(const Task& task, const Staged& staged);
 
-// How clusters of blocks that stay share the rows of `task` in registers (sm_90); cluster 0 where they
-// cannot.
-struct Pipeline {
-  int cluster;  // blocks that share a row
-  int threads;  // of a block: 512, two blocks to an SM, or 1024
-  int slice;    // vectors of a row that a block holds
-  int ahead;    // slices of rows to come that it has room for
-};
-
-// 0 chooses.
-Pipeline pipeline_for(const Task& task, int cluster, int threads, int ahead);
-cudaError_t pipeline_rows(const Task& task, const Pipeline& pipe);
-
 }  // namespace kernels::softmax

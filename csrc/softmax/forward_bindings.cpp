@@ -1,4 +1,4 @@
-// kernels::softmax_vector, _online, _cluster, _staged, _pipeline, _ring and _tuned: torch's tensors in, the
+// kernels::softmax_vector, _online, _cluster, _staged, _ring and _tuned: torch's tensors in, the
 // launchers of forward.h out. Each works along the last dim of a tensor of any strides; its output is
 // contiguous.
 #include "../common/stable_cuda.h"
@@ -46,13 +46,6 @@ Tensor cluster(const Tensor& x, int64_t blocks, int64_t threads) {
   });
 }
 
-Tensor pipeline(const Tensor& x, int64_t cluster, int64_t threads, int64_t ahead) {
-  return launched(x, "softmax_pipeline", [&](const Task& task) {
-    return pipeline_rows(task, pipeline_for(task, static_cast<int>(cluster), static_cast<int>(threads),
-                                            static_cast<int>(ahead)));
-  });
-}
-
 Tensor staged(const Tensor& x, int64_t cluster) {
   return launched(x, "softmax_staged", [&](const Task& task) {
     return staged_rows(task, staged_for(task, static_cast<int>(cluster)));
@@ -64,7 +57,7 @@ cudaError_t tuned_rows(const Task& task, const Tensor& x) {
     case Design::kVector:
       return vector_rows(task);
     case Design::kCluster:
-      return cluster_rows(task, blocks_for(task), 1024);
+      return cluster_rows(task, 1, 1024);
     case Design::kStaged:
       return staged_rows(task, staged_for(task, 0));
     case Design::kRing:
@@ -96,7 +89,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_tuned(Tensor x) -> Tensor");
   m.def("softmax_tuned_forward(Tensor x) -> Tensor");
   m.def("softmax_staged(Tensor x, int cluster) -> Tensor");
-  m.def("softmax_pipeline(Tensor x, int cluster, int threads, int ahead) -> Tensor");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
@@ -111,7 +103,6 @@ STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_tuned", TORCH_BOX(&tuned));
   m.impl("softmax_tuned_forward", TORCH_BOX(&tuned));
   m.impl("softmax_staged", TORCH_BOX(&staged));
-  m.impl("softmax_pipeline", TORCH_BOX(&pipeline));
 }
 
 }  // namespace

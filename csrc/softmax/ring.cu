@@ -8,16 +8,17 @@
 namespace kernels::softmax {
 namespace {
 
-constexpr int kThreads = 512;
+template <typename T>
+constexpr int kThreads = sizeof(T) == 4 ? 768 : 512;
 constexpr int kMostLag = 3;
 // A slice this small is reduced and written faster than the team's exchange takes, at any lag.
 constexpr int64_t kLeastSlice = 1024;  // vectors: 16 KiB
 
 // Slices that a block of a team should hold, measured on an H200: fewer and larger ones where the
-// instructions for an element, not the exchange, are what costs.
+// instructions for an element, not the exchange, are what costs; but not three alone, between many blocks.
 int64_t depth_of(const Task& task) {
-  if (task.dtype != Dtype::kFloat32) return 3;
-  return 7;
+  if (task.dtype == Dtype::kFloat32) return 7;
+  return task.vectors() * 16 <= (1 << 20) ? 3 : 4;
 }
 
 }  // namespace
@@ -48,7 +49,7 @@ Ring ring_of(const RingLoad& load, int team) {
 }
 
 Ring ring_for(const Task& task, int team) {
-  constexpr int kControlBytes = sizeof(Control<kThreads / kWarp>);
+  constexpr int kControlBytes = sizeof(Control<kThreads<float> / kWarp>);
   return ring_of(
       {task.rows, task.line_vectors(), task.shifted() ? kLine : 0, 1, depth_of(task), kControlBytes, kLine},
       team);
@@ -59,8 +60,8 @@ cudaError_t ring_rows(const Task& task, const Ring& ring, void* scratch) {
   return with_rows(task, [&](const auto& all) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(all.x)>>;
     return task.shifted()
-               ? launch_ring<ForwardSlices<T, true>, kThreads>(all, all.rows, ring, scratch, task.stream)
-               : launch_ring<ForwardSlices<T, false>, kThreads>(all, all.rows, ring, scratch, task.stream);
+               ? launch_ring<ForwardSlices<T, true>, kThreads<T>>(all, all.rows, ring, scratch, task.stream)
+               : launch_ring<ForwardSlices<T, false>, kThreads<T>>(all, all.rows, ring, scratch, task.stream);
   });
 }
 

@@ -10,8 +10,7 @@ namespace kernels::softmax {
 namespace {
 
 constexpr int kThreads = 256, kBatch = 4;
-constexpr int kBlocks = 5;  // to an SM, that registers are kept for
-constexpr Exchange kExchange = Exchange::kBarrier;
+constexpr int kBlocks = 5;                  // to an SM, that registers are kept for
 constexpr int64_t kSliceBytes = 32 * 1024;  // to aim at
 constexpr int64_t kLeastBytes = 8 * 1024;   // less is not worth a block
 constexpr int64_t kMostBytes = 224 * 1024;  // of a slice
@@ -29,7 +28,7 @@ Staged staged_for(const Task& task, int cluster) {
     };
     for (cluster = 1; cluster < kMaxCluster && !small();) cluster *= 2;
   }
-  if (cluster > kMaxCluster || slice_of(cluster) * 16 > kMostBytes) return {};
+  if (cluster < 1 || cluster > kMaxCluster || slice_of(cluster) * 16 > kMostBytes) return {};
   return {cluster, static_cast<int>(slice_of(cluster))};
 }
 
@@ -38,10 +37,9 @@ cudaError_t staged_rows(const Task& task, const Staged& staged) {
   return with_rows(task, [&](const auto& all) {
     using T = std::remove_const_t<std::remove_pointer_t<decltype(all.x)>>;
     const auto [cluster, slice] = staged;
-    return task.shifted() ? launch_staged<T, kThreads, kBlocks, kBatch, kExchange, true>(all, cluster, slice,
-                                                                                         task.stream)
-                          : launch_staged<T, kThreads, kBlocks, kBatch, kExchange, false>(all, cluster, slice,
-                                                                                          task.stream);
+    return task.shifted()
+               ? launch_staged<T, kThreads, kBlocks, kBatch, true>(all, cluster, slice, task.stream)
+               : launch_staged<T, kThreads, kBlocks, kBatch, false>(all, cluster, slice, task.stream);
   });
 }
 

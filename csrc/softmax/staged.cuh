@@ -9,64 +9,44 @@
 
 namespace kernels::softmax {
 
-// How the blocks of a cluster tell each other their pairs: by stores and the cluster's barrier, or by stores
-// that a barrier in the receiver's shared memory counts; one pair of each warp, or one of the block.
-enum class Exchange { kBarrier, kCounted, kCountedOnce };
-
-// All pairs of a row, in shared memory, from one of each warp; and what a thread needs to reach them.
-template <int kWarps, Exchange kExchange>
+// The pairs of a row's warps, in the shared memory of each block that has a part of it.
+template <int kWarps>
 struct RowPairs {
-  static constexpr bool kOnce = kExchange == Exchange::kCountedOnce;
-  Barrier sent;
-  Partial warps[kOnce ? kWarps : 1], all[kMaxCluster * (kOnce ? 1 : kWarps)];
+  Barrier sent;  // counts the bytes of all pairs, so that the blocks need no common barrier
+  Partial all[kMaxCluster * kWarps];
 
 #if __CUDA_ARCH__ >= 900
   // By one thread, before the cluster's first barrier.
   __device__ void listen(const Peers<true>& peers) {
-    if (kExchange == Exchange::kBarrier || peers.count == 1) return;
+    if (peers.count == 1) return;
     sent.init(1);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    sent.arrive_and_expect(peers.count * (kOnce ? 1 : kWarps) * sizeof(Partial));
+    sent.arrive_and_expect(peers.count * kWarps * sizeof(Partial));
   }
 
-  // The pair of the row, in every thread; all threads call it, after the cluster's first barrier.
+  // The pair of the row, in every thread, from that of this warp; after the cluster's first barrier.
   __device__ Partial exchanged(const Partial& mine, const Peers<true>& peers) {
     const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    if constexpr (kExchange == Exchange::kBarrier) {
-      if (lane < peers.count) peers.put(&all[peers.rank * kWarps + warp], mine, lane);
-      peers.arrive();
-      peers.wait();
-      return combined(all, peers.count * kWarps);
-    }
-    if (peers.count == 1) {  // outside a cluster nobody may send, to itself either
-      Partial* const own = kOnce ? warps : all;
-      if (lane == 0) own[warp] = mine;
+    Partial* const slot = &all[peers.rank * kWarps + warp];
+    if (peers.count == 1) {  // a launch without clusters has no such stores, not to oneself either
+      if (lane == 0) *slot = mine;
       __syncthreads();
-      return combined(own, kWarps);
-    }
-    if constexpr (kOnce) {
-      if (lane == 0) warps[warp] = mine;
-      __syncthreads();
-      if (warp == 0) {
-        const Partial block = combined(warps, kWarps);
-        if (lane < peers.count) peers.send(&all[peers.rank], block, lane, sent);
-      }
     } else {
-      if (lane < peers.count) peers.send(&all[peers.rank * kWarps + warp], mine, lane, sent);
+      if (lane < peers.count) peers.send(slot, mine, lane, sent);
+      sent.wait(0);  // so nobody leaves before all have sent to it
     }
-    sent.wait(0);  // so nobody leaves before all have sent to it
-    return combined(all, peers.count * (kOnce ? 1 : kWarps));
+    return combined(all, peers.count * kWarps);
   }
 #endif
 };
 
 // grid: rows * cluster size. Dynamic shared memory holds a slice of `slice` vectors.
-template <typename T, int kThreads, int kBlocks, int kBatch, Exchange kExchange, bool kShifted>
+template <typename T, int kThreads, int kBlocks, int kBatch, bool kShifted>
 __global__ void __launch_bounds__(kThreads, kBlocks) staged_kernel(Rows<T> all, int slice) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ Barrier full;
-  __shared__ RowPairs<kThreads / kWarp, kExchange> pairs;
+  __shared__ RowPairs<kThreads / kWarp> pairs;
   const Peers<true> peers;
   const Row<T, false> row(all, blockIdx.x / peers.count);
   const Held<T, kShifted> held(row, reinterpret_cast<uint4*>(memory), peers.rank, slice);
@@ -77,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) staged_kernel(Rows<T> all, 
     pairs.listen(peers);
   }
   __syncthreads();
-  peers.arrive_relaxed();  // nobody may write to a block that does not run yet
+  peers.arrive_relaxed();  // nobody may send to a block that does not listen yet
   full.wait(0);
   const Partial mine = of_warp(held.template reduced<kThreads, kBatch>());
   peers.wait();
@@ -85,9 +65,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks) staged_kernel(Rows<T> all, 
 #endif
 }
 
-template <typename T, int kThreads, int kBlocks, int kBatch, Exchange kExchange, bool kShifted>
+template <typename T, int kThreads, int kBlocks, int kBatch, bool kShifted>
 cudaError_t launch_staged(const Rows<T>& all, int cluster, int slice, cudaStream_t stream) {
-  auto* kernel = &staged_kernel<T, kThreads, kBlocks, kBatch, kExchange, kShifted>;
+  auto* kernel = &staged_kernel<T, kThreads, kBlocks, kBatch, kShifted>;
   const int bytes = Held<T, kShifted>::room(slice) * 16;
   const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
   if (error != cudaSuccess) return error;

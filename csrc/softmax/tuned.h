@@ -10,28 +10,36 @@ namespace kernels::softmax {
 
 enum class Design { kVector, kCluster, kStaged, kRing, kOnline, kRow };
 
-// Blocks of 1024 threads that share a row in registers where that is the fastest; else 0.
-inline int blocks_for(const Task& task) {
-  if (task.dtype != Dtype::kFloat32 || !task.aligned() || !has_clusters()) return 0;
-  return task.vectors() <= 8192 ? 1 : 0;
+// Widest row, in vectors, that one block should have in registers: where its threads would hold many unpacked
+// elements, or look at the ends of every vector, shared memory is better.
+inline int64_t most_in_block(const Task& task) {
+  if (!has_clusters()) return kMostVectors;
+  if (task.dtype != Dtype::kFloat32) return 2048;
+  return task.aligned() ? 4096 : 1024;
 }
 
-// Widest row, in vectors, of which clusters of blocks that share a multiprocessor are the fastest: 1 MiB.
-constexpr int64_t kMostStagedVectors = 65536;
+// Whether each row is best in the registers of one block that is alone on its multiprocessor.
+inline bool fills_a_block(const Task& task) {
+  return task.dtype == Dtype::kFloat32 && task.aligned() && task.vectors() > 6144 && task.vectors() <= 8192 &&
+         task.rows >= device_attribute(cudaDevAttrMultiProcessorCount);
+}
+
+// Widest row, in vectors, for clusters of blocks that share a multiprocessor: 1 MiB, and one line.
+constexpr int64_t kMostStagedVectors = 65536 + 8;
 
 // design     | rows                                          | because
-// vector     | up to 64 KiB                                  | in registers, no exchange between blocks
-// cluster    | float32 up to 128 KiB, aligned, on sm_90      | in registers of one block
-// staged     | up to 1 MiB, on sm_90                         | in shared memory of several blocks to an SM
+// vector     | float32 to 64 KiB (not aligned: 16), half 32  | in registers, no exchange between blocks
+// cluster    | float32 of 96 to 128 KiB, aligned, on sm_90   | in registers of one block of 1024 threads
+// staged     | wider, up to 1 MiB, on sm_90                  | in shared memory of several blocks to an SM
 // ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
 // online     | the others                                    | read twice, any card
 // row        | float64                                       | the plain kernel: nobody trains in float64
 inline Design design_for(const Task& task) {
   if (!task.known()) return Design::kRow;
-  const bool half = task.dtype != Dtype::kFloat32;  // a vector more than 64 KiB is too much for its registers
-  if (task.vectors() <= kMostVectors - (half && has_clusters() ? 1 : 0)) return Design::kVector;
-  if (blocks_for(task) > 0) return Design::kCluster;
-  if (task.vectors() <= kMostStagedVectors && staged_for(task, 0).cluster > 0) return Design::kStaged;
+  if (task.vectors() <= most_in_block(task)) return Design::kVector;
+  if (!has_clusters()) return Design::kOnline;
+  if (fills_a_block(task)) return Design::kCluster;
+  if (task.vectors() <= kMostStagedVectors) return Design::kStaged;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 

@@ -15,12 +15,11 @@ online = softmax_by("softmax_online")
 cluster = softmax_by("softmax_cluster")  # (x, blocks, threads)
 ring = softmax_by("softmax_ring")  # (x, team)
 tuned = softmax_by("softmax_tuned")
-pipeline = torch.ops.kernels.softmax_pipeline.default
 staged = torch.ops.kernels.softmax_staged.default
 strided = torch.ops.kernels.softmax_strided.default
 strided_stream = torch.ops.kernels.softmax_strided_stream.default
 strided_online = torch.ops.kernels.softmax_strided_online.default
 strided_tuned = torch.ops.kernels.softmax_strided_tuned.default
 
-for _operator in (pipeline, staged, strided, strided_stream, strided_online, strided_tuned):
+for _operator in (staged, strided, strided_stream, strided_online, strided_tuned):
     torch.library.register_fake(_operator.name(), contiguous)

@@ -2,8 +2,9 @@
 
 | slices | forward | backward |
 |---|---|---|
-| along the last dim, up to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
-| float32 to 128 KiB, aligned, sm_90 | registers of a block (`cuda_cluster`) | of a cluster (`cuda_cluster`) |
+| along the last dim, float32 to 64 KiB | registers of a warp or a block (`cuda_vector`) | the same |
+| half types to 32 KiB; float32 not aligned to 16 KiB | the same | the same, to 64 KiB |
+| float32, 96 to 128 KiB, aligned, sm_90 | of a block alone (`cuda_cluster`) | of a cluster (`cuda_cluster`) |
 | 16 bits to 128 KiB, float32 to 256 KiB, aligned, sm_90 | as the next line | the same |
 | wider, to 1 MiB, sm_90 | shared memory of a cluster (`cuda_staged`) | as the next line |
 | wider, sm_90 | shared memory of the blocks of a team (`cuda_ring`) | the same |
