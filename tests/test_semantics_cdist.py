@@ -307,9 +307,10 @@ def test_more_tiles_than_blocks_at_once(p, d, dtype, m):
 def terms(x1, x2, p, upstream):
     """[b, n, d], [b, m, d], [b, n, m] -> [b, n, m, d]: what a gradient is the sum of, without signs.
 
-    In float32 each is off by p - 1 times what the distance, the difference and their ratio are rounded by,
-    half a unit each. For p = 7 some elements owe their size to a few terms far above the root mean square, so
-    that roundings alone exceed the elementwise rule, in PyTorch's own gradient too.
+    In float32 each is off by p - 1 times what its distance (up to 3 eps), its difference and their ratio
+    (half an eps each) are. For p = 7 some elements owe their size to a few terms far above the root mean
+    square, so that this alone exceeds the elementwise rule. PyTorch's own gradient is off by 30 eps of their
+    terms' norm.
     """
     ratio = (x1[:, :, None] - x2[:, None]).abs() / reference.cdist(x1, x2, p)[..., None]
     return upstream[..., None] * ratio.nan_to_num(0.0) ** (p - 1)
@@ -330,7 +331,7 @@ def test_gradients_of_more_than_a_tile(tuned, p, d):
     for dim, g, w in zip((2, 1), got, wanted):
         if p == 7.0:
             unit = 2.0**-23 * terms(wide1, wide2, p, upstream.double()).square().sum(dim).sqrt()
-            assert ((g - w).abs() <= 3 * (p - 1) * unit).all()
+            assert ((g - w).abs() <= 6 * (p - 1) * unit).all()
         else:
             assert compare(g, w, g.dtype, str(g.device), "elementwise").reason == ""
     again = gradients(tuned, x1, x2, p, upstream)

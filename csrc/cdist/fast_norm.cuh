@@ -17,9 +17,10 @@ __device__ __forceinline__ float fast_sqrt(float x) {
   return root;
 }
 
-// base^exponent for base >= 0 and exponent > 0: log2 of 0 is -inf, and 2^-inf is 0.
+// base^exponent for base >= 0 and exponent > 0: log2 of 0 is -inf, and 2^-inf is 0. log2f, since the card's
+// own is off by 2^-22, which the exponent multiplies, and a gradient by p - 1 again.
 __device__ __forceinline__ float fast_power(float base, float exponent) {
-  return exp2f(exponent * __log2f(base));
+  return exp2f(exponent * log2f(base));
 }
 
 template <Norm kNorm>

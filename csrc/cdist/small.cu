@@ -66,7 +66,7 @@ __global__ __launch_bounds__(kThreads) void small_kernel(const T* x1, const T* x
     if (column >= m) continue;
     const bool whole = column >= 0 && column + kVector <= m;
     T* target = out + (b * n + first_row) * m + column;
-#pragma unroll(kD > 8 ? 2 : 4)
+#pragma unroll(kD > 8 || kNorm == Norm::kAny ? 2 : 4)
     for (int r = 0; r < count; ++r, target += period * m) {
       float sums[1][kVector] = {};
 #pragma unroll
@@ -109,8 +109,8 @@ cudaError_t cdist_small(const Exact& call) {
   if (call.batches.count() == 0 || call.batches.n == 0 || call.batches.m == 0) return cudaSuccess;
   return with_up_to_float(call.dtype, [&](auto type) {
     using T = typename decltype(type)::type;
-    constexpr int kWide = 16 / sizeof(T);  // elements of the widest store
-    constexpr int kFew = 64;               // rows of a block: as many as make up for reading its points
+    constexpr int kWide = 16 / sizeof(T);           // elements of the widest store
+    constexpr int kFew = sizeof(T) == 4 ? 16 : 64;  // rows of a block
     return with_fast_norm(call.p, [&](auto norm) {
       constexpr Norm kNorm = decltype(norm)::value;
       if constexpr (sizeof(T) == 4) {

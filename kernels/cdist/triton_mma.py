@@ -7,6 +7,8 @@ differences (`mma_near`).
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import triton
 import triton.language as tl
@@ -16,6 +18,7 @@ from kernels.cdist.mma_near import recompute
 from kernels.cdist.mma_operands import DEPTH, near_floor, pair_up, prepare, threshold
 from kernels.guards import UP_TO_FLOAT32
 
+DEEP = 128  # coordinates of a deep tile
 SHALLOW = 128  # coordinates, to which the roots of one tile take as long as the products of another
 TILES = (1 << 31) - 1  # CUDA's limit for the x dim of a grid, and what the list of tiles counts to
 GROUP = 8  # rows of tiles that are worked on together
@@ -81,13 +84,16 @@ def product_kernel(  # grid: (tiles,); a, b: descriptors of [rows, PIECES * dept
         tl.store(todo + slot, (i_batch * tiles_n + i_n) * tiles_m + i_m)
 
 
-def _blocks(depth: int) -> tuple[int, int, int, int, int]:
+def _blocks(depth: int, holds_deep: bool) -> tuple[int, int, int, int, int]:
     """Rows, columns and depth of a tile, warps and stages, as measured on an H200.
 
     Up to 128 coordinates writing is half of the time, and four small tiles a processor overlap it better
-    with products; beyond, a larger tile reads less.
+    with products; beyond, a larger tile reads less, and a deeper one is added up outside the tensor core
+    half as often, where shared memory holds three of them.
     """
-    return (64, 128, DEPTH, 4, 2) if depth <= SHALLOW else (128, 128, DEPTH, 8, 3)
+    if depth <= SHALLOW:
+        return 64, 128, DEPTH, 4, 2
+    return 128, 128, DEEP if holds_deep and depth % DEEP == 0 else DEPTH, 8, 3
 
 
 def cdist(x1: torch.Tensor, x2: torch.Tensor, p: float = 2.0) -> torch.Tensor:
@@ -120,7 +126,7 @@ def _launch(x1: torch.Tensor, x2: torch.Tensor, out: torch.Tensor) -> None:
     batch, n, m = out.shape
     pieces = 2 if x1.dtype == torch.float32 else 1
     depth = triton.cdiv(x1.shape[2], DEPTH) * DEPTH
-    block_n, block_m, block_k, warps, stages = _blocks(depth)
+    block_n, block_m, block_k, warps, stages = _blocks(depth, _holds_deep(x1.device))
     tiles = batch * triton.cdiv(n, block_n) * triton.cdiv(m, block_m)
     if tiles > TILES:
         raise NotImplementedError(f"triton_mma launches at most {TILES} tiles, not {tiles}.")
@@ -139,3 +145,9 @@ def _launch(x1: torch.Tensor, x2: torch.Tensor, out: torch.Tensor) -> None:
             num_warps=warps, num_stages=stages,
         )  # fmt: skip
         recompute(x1, x2, out, todo, block_n, block_m)
+
+
+@functools.cache
+def _holds_deep(device: torch.device) -> bool:
+    """Whether a block may have 192 KiB of shared memory: Hopper's and the data centre's Blackwell."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] in (9, 10)
