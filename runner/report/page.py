@@ -15,10 +15,11 @@ from typing import Any
 from runner.files import write_whole
 from runner.record import kept
 from runner.record.folder import CEILINGS
-from runner.report import cells, marks
+from runner.report import cells, marks, surface
 from runner.report.cells import Row
 from runner.report.marks import DARK, LIGHT, Theme
 
+_DPI = 144  # of plots/*.png
 _STATIC = Path(__file__).with_name("static")
 CAPTIONS = {
     "roofline": (
@@ -76,7 +77,7 @@ def write(folder: Path) -> None:
     """`report.html` beside the tables it is made from. Needs matplotlib."""
     table = kept.read(folder / "results.csv")
     drawn = _drawn(table, _variables(LIGHT))
-    svgs = {name: _inline(_saved(figure, "svg").decode(), name) for name, figure in drawn}
+    svgs = {name: _inline(_svg(figure), name) for name, figure in drawn}
     roofs = folder.joinpath(CEILINGS).is_file()
     write_whole(folder / "report.html", page(folder.name, table, svgs, roofs))
 
@@ -86,7 +87,7 @@ def write_plots(folder: Path) -> None:
     plots, source = folder / "plots", source_of(folder)
     for name, figure in _drawn(kept.read(folder / "results.csv"), LIGHT):
         plots.mkdir(exist_ok=True)
-        (plots / f"{name}.png").write_bytes(_saved(figure, "png", source))
+        _save_png(figure, plots / f"{name}.png", source)
 
 
 def source_of(folder: Path) -> str:
@@ -108,11 +109,22 @@ def _drawn(table: kept.Table, theme: Theme) -> Iterator[tuple[str, Any]]:
         yield from pictures.all_of(pictures.Sheet(table.rows, table.samples(), known, theme))
 
 
-def _saved(figure: Any, form: str, source: str = "") -> bytes:
-    file = io.BytesIO()
-    metadata = {"Date": None} if form == "svg" else {"Source": source, "Software": None}
-    figure.savefig(file, format=form, dpi=144, metadata=metadata)
+def _svg(figure: Any) -> str:
+    file = io.StringIO()
+    figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()
+
+
+def _save_png(figure: Any, path: Path, source: str) -> None:
+    """In 128 colours, which look the same and take a third of the bytes."""
+    from PIL import Image, PngImagePlugin  # comes with matplotlib
+
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=_DPI)
+    kept = PngImagePlugin.PngInfo()
+    kept.add_text("Source", source)
+    few = Image.open(file).convert("RGB").quantize(128, dither=Image.Dither.NONE)
+    few.save(path, dpi=(_DPI, _DPI), pnginfo=kept, optimize=True)
 
 
 # ---- colours that follow the reader's ----
@@ -144,6 +156,7 @@ def _inline(svg: str, picture: str) -> str:
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'id="row:(\w+)"', r'class="mark" data-row="\1"', svg)
     used = set(re.findall(r'(?:href="#|url\(#)([\w-]+)', svg))
+    svg = re.sub(r' (?:d|x|y)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), svg)
     svg = re.sub(r' id="([^"]*)"', lambda m: f' id="{picture}-{m[1]}"' if m[1] in used else "", svg)
     svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{picture}-", svg)
     for i, name in enumerate(LIGHT.named()):
@@ -163,15 +176,17 @@ def page(title: str, table: kept.Table, svgs: Mapping[str, str], roofs: bool = F
     order = {name: i for i, name in enumerate(dict.fromkeys(row["case_id"] for row in rows))}
     rows = [row for _, group in cells.cases(rows) for row in cells.comparable(group)]
     ordered = sorted(rows, key=lambda row: (order[row["case_id"]], float(row["mean_ms"] or "inf")))
+    parameters = _parameters(rows)
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f"<title>{_text(title)}</title><style>{_styles()}</style></head><body>",
         f"<header><h1>{_text(_headline(rows))}</h1><p>{_text(_summary(rows, table))}</p>",
-        f"<nav>{_links(svgs)}</nav></header><main>",
+        f"<nav>{_links(svgs, bool(parameters))}</nav></header><main>",
         *(_figure(name, svg, captions[name]) for name, svg in svgs.items() if name != "samples"),
         _table(ordered),
+        parameters,
         *(_figure(name, svg, captions[name]) for name, svg in svgs.items() if name == "samples"),
         _environment(title, table),
         '</main><div id="tip" role="status" hidden></div>',
@@ -198,10 +213,11 @@ def _summary(rows: Sequence[Row], table: kept.Table) -> str:
     return " ".join(filter(None, [words, why]))
 
 
-def _links(names: Iterable[str]) -> str:
+def _links(names: Iterable[str], parameters: bool) -> str:
     headings = {name: CAPTIONS[name][0] for name in names}
     samples = {name: headings.pop(name) for name in ("samples",) if name in headings}
-    places = {**headings, "rows": "Rows", **samples, "environment": "Environment"}
+    swept = {"parameters": "Parameters"} if parameters else {}
+    places = {**headings, "rows": "Rows", **swept, **samples, "environment": "Environment"}
     return " ".join(f'<a href="#{name}">{_text(heading)}</a>' for name, heading in places.items())
 
 
@@ -245,6 +261,23 @@ def _cell(row: Row, words: Any, key: str | None) -> str:
 
 def _number(text: str, form: str) -> str:
     return format(float(text), form) if text else ""
+
+
+def _parameters(rows: Sequence[Row]) -> str:
+    """The best setting of each variant whose parameters were swept, and the whole surface; or nothing."""
+    found = [_plain(one) for pair in surface.of(rows) for one in pair]
+    return f'<section id="parameters"><h2>Parameters</h2>{"".join(found)}</section>' if found else ""
+
+
+def _plain(one: surface.Table) -> str:
+    kinds = ["" if name in one.words else ' class="number"' for name in one.headings]
+    heads = "".join(f'<th scope="col"{kind}>{_text(name)}</th>' for kind, name in zip(kinds, one.headings))
+    lines = (
+        "<tr>" + "".join(f"<td{kind}>{_text(cell)}</td>" for kind, cell in zip(kinds, line)) + "</tr>"
+        for line in one.lines
+    )
+    body = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f'<h3>{_text(one.title)}</h3><div class="wide"><table>{body}</table></div>'
 
 
 def _environment(title: str, table: kept.Table) -> str:
