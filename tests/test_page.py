@@ -293,6 +293,9 @@ def test_a_plot_has_few_colours_and_says_its_source(folder):
     image = pytest.importorskip("PIL.Image").open(folder / "plots" / "samples.png")
     assert image.mode == "P" and image.text["Source"] == page.source_of(folder)
     assert image.size[0] == 1440
+    found = {"#{:02x}{:02x}{:02x}".format(*rgb) for _, rgb in image.convert("RGB").getcolors(256)}
+    looks = marks.styles(report.read(folder), marks.LIGHT)
+    assert {look.colour for look in looks.values()} | {marks.LIGHT.ground, marks.LIGHT.ink} <= found
 
 
 # ---- parameters ----

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +17,6 @@ from runner.report import cells, marks, surface
 from runner.report.cells import Row
 from runner.report.marks import DARK, LIGHT, Theme
 
-_DPI = 144  # of plots/*.png
 _STATIC = Path(__file__).with_name("static")
 CAPTIONS = {
     "roofline": (
@@ -75,19 +72,22 @@ def available() -> bool:
 
 def write(folder: Path) -> None:
     """`report.html` beside the tables it is made from. Needs matplotlib."""
+    from runner.report import saved
+
     table = kept.read(folder / "results.csv")
-    drawn = _drawn(table, _variables(LIGHT))
-    svgs = {name: _inline(_svg(figure), name) for name, figure in drawn}
+    svgs = {name: saved.inline(figure, name) for name, figure in _drawn(table, saved.variables(LIGHT))}
     roofs = folder.joinpath(CEILINGS).is_file()
     write_whole(folder / "report.html", page(folder.name, table, svgs, roofs))
 
 
 def write_plots(folder: Path) -> None:
     """The same pictures as `plots/<name>.png`, for slides and pull requests. Needs matplotlib."""
+    from runner.report import saved
+
     plots, source = folder / "plots", source_of(folder)
     for name, figure in _drawn(kept.read(folder / "results.csv"), LIGHT):
         plots.mkdir(exist_ok=True)
-        _save_png(figure, plots / f"{name}.png", source)
+        saved.png(figure, plots / f"{name}.png", source)
 
 
 def source_of(folder: Path) -> str:
@@ -109,60 +109,12 @@ def _drawn(table: kept.Table, theme: Theme) -> Iterator[tuple[str, Any]]:
         yield from pictures.all_of(pictures.Sheet(table.rows, table.samples(), known, theme))
 
 
-def _svg(figure: Any) -> str:
-    file = io.StringIO()
-    figure.savefig(file, format="svg", metadata={"Date": None})
-    return file.getvalue()
-
-
-def _save_png(figure: Any, path: Path, source: str) -> None:
-    """In 128 colours, which look the same and take a third of the bytes."""
-    from PIL import Image, PngImagePlugin  # comes with matplotlib
-
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI)
-    kept = PngImagePlugin.PngInfo()
-    kept.add_text("Source", source)
-    few = Image.open(file).convert("RGB").quantize(128, dither=Image.Dither.NONE)
-    few.save(path, dpi=(_DPI, _DPI), pnginfo=kept, optimize=True)
-
-
-# ---- colours that follow the reader's ----
-
-_PLACEHOLDER = "#00fe{:02x}"  # stands in matplotlib's file for a variable of the page
-
-
-def _variables(theme: Theme) -> Theme:
-    """The theme with a placeholder for each colour."""
-    codes = {name: _PLACEHOLDER.format(i) for i, name in enumerate(theme.named())}
-    variants = tuple(codes[f"v{i}"] for i in range(len(theme.variants)))
-    fixed = {name: code for name, code in codes.items() if not re.fullmatch(r"v\d+", name)}
-    return Theme(**fixed, variants=variants)
-
-
 def _styles() -> str:
     def block(theme: Theme) -> str:
         return "".join(f"--{name}:{colour};" for name, colour in theme.named().items())
 
     dark = f"@media (prefers-color-scheme: dark) {{ :root {{ {block(DARK)} }} }}"
     return f":root {{ {block(LIGHT)} }}\n{dark}\n" + (_STATIC / "page.css").read_text(encoding="utf-8")
-
-
-def _inline(svg: str, picture: str) -> str:
-    """An SVG file as part of a page: own ids, the page's colours and fonts, marks that know their rows."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<metadata>.*?</metadata>|<style type="text/css">.*?</style>', "", svg, flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'id="row:(\w+)"', r'class="mark" data-row="\1"', svg)
-    used = set(re.findall(r'(?:href="#|url\(#)([\w-]+)', svg))
-    svg = re.sub(r' (?:d|x|y)="[^"]*"', lambda m: re.sub(r"(\.\d\d)\d+", r"\1", m[0]), svg)
-    svg = re.sub(r' id="([^"]*)"', lambda m: f' id="{picture}-{m[1]}"' if m[1] in used else "", svg)
-    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{picture}-", svg)
-    for i, name in enumerate(LIGHT.named()):
-        svg = svg.replace(_PLACEHOLDER.format(i), f"var(--{name})")
-    svg = re.sub(r"font: ([^;\"]*?)('DejaVu Sans'[^;\"]*)", r"font: \1var(--font)", svg)
-    return re.sub(r"\n\s*", "\n", svg)
 
 
 # ---- the page ----
