@@ -22,6 +22,7 @@ TRAPS = re.compile(r"(<!-- traps: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 PICTURE = re.compile(r"(<!-- picture: (\S+) (\w+) -->\n)(.*?)(<!-- end -->)", re.S)
 COMPARE = re.compile(r"(<!-- compare: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 CSV = re.compile(r"(<!-- csv: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
+PUBLISHED = ROOT / "outputs" / "published"
 README = (ROOT / "README.md").read_text()
 METHODOLOGY = (ROOT / "METHODOLOGY.md").read_text()
 COMMANDS = [
@@ -77,7 +78,13 @@ def test_every_table_is_the_one_that_its_files_give(page):
     assert TABLE.search(text) or page != "README.md"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "outputs" / "published").rglob("plots/*.png")), ids=str)
+@pytest.mark.parametrize("path", sorted(PUBLISHED.rglob("report.md")), ids=str)
+def test_every_published_report_is_the_one_that_its_tables_give(path):
+    """After a new published run: make readme"""
+    assert path.read_text() == report.markdown(path.parent)
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.rglob("plots/*.png")), ids=str)
 def test_every_published_plot_was_drawn_from_the_rows_beside_it(path):
     """After a new published run: make readme"""
     image = pytest.importorskip("PIL.Image").open(path)
@@ -116,7 +123,9 @@ def csv_table(path) -> str:
 
 
 if __name__ == "__main__":
-    for _, folder, _, _, _ in (m for one in (README, METHODOLOGY) for m in PICTURE.findall(one)):
-        page.write_plots(ROOT / folder)
+    for path in sorted(PUBLISHED.rglob("report.md")):
+        report.write(path.parent, pictures=path.with_name("report.html").exists())
+        if path.with_name("plots").is_dir():
+            page.write_plots(path.parent)
     for path in (ROOT / "README.md", ROOT / "METHODOLOGY.md"):
         path.write_text(spliced(path.read_text()))
