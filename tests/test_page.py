@@ -275,6 +275,14 @@ def test_titles_end_in_their_panels_column(draw, variants):
         assert max(end) <= one.get_window_extent().x1 + 1
 
 
+@pytest.mark.parametrize("rate, unit", [(3.5, "TFLOP/s"), (0.36, "TFLOP/s"), (4e-5, "GFLOP/s")])
+def test_a_roofs_rates_are_in_the_unit_that_reads_best(rate, unit):
+    rows = rows_of([{"n": 8}, {"n": 16}], tflops=str(rate), intensity="1", limit_ms="0.9", baseline="b")
+    one = pictures.roof(canvas.Sheet(rows, {}, None, marks.LIGHT)).axes[0]
+    assert one.get_ylabel() == unit
+    assert float(one.yaxis.major.formatter(rate)) == pytest.approx(rate * (1e3 if unit[0] == "G" else 1))
+
+
 def test_panels_are_as_high_as_their_rows_need():
     rows = rows_of([{"n": 8}] * 12, speedup="2", baseline="b", case_id="0")
     rows += rows_of([{"n": 8}] * 2, speedup="2", baseline="b", case_id="1", op=LONG)

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from runner.measure.statistics import quantile
 from runner.report import canvas, cells, marks
@@ -51,15 +51,16 @@ def roof(sheet: Sheet) -> Figure | None:
         own = [row for row in rows if row["op"] == op]
         _roofs(one, sheet, own)
         _points(one, sheet, own)
-        canvas.frame(one, sheet, op, "intensity, flops a byte", "TFLOP/s")
         one.set_xscale("log")
         one.set_yscale("log")
         one.set_xlim(*_reach(float(row["intensity"]) for row in own))
         low, high = one.get_ylim()
         one.set_ylim(min(low, high / _LEAST_SPAN), high * 1.3)
-        for axis in (one.xaxis, one.yaxis):
+        scale, unit = (1, "TFLOP/s") if high > 0.1 else (1e3, "GFLOP/s")
+        canvas.frame(one, sheet, op, "intensity, flops a byte", unit)
+        for axis, by in ((one.xaxis, 1), (one.yaxis, scale)):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _, by=by: f"{by * value:g}"))
         canvas.minor_off(one)
     canvas.legend(figure, sheet, rows)
     return figure
@@ -111,7 +112,7 @@ def _roofs(one: Axes, sheet: Sheet, rows: Sequence[Row]) -> None:
         if rate / bandwidth < high:
             one.plot([rate / bandwidth, high], [rate, rate], color=sheet.theme.muted, lw=1.2, zorder=1)
             one.annotate(
-                f"{unit} {rate:.3g}",
+                f"{unit} " + (f"{rate:.3g} TFLOP/s" if rate >= 0.1 else f"{1e3 * rate:.3g} GFLOP/s"),
                 (high, rate),
                 xytext=(0, 3),
                 textcoords="offset points",
@@ -228,6 +229,7 @@ def strips(sheet: Sheet) -> Figure | None:
             _strip(one, sheet, row, i, half)
         canvas.frame(one, sheet, title, f"trials in time order, ±{100 * half:g} %", "")
         one.margins(x=0.02)
+        one.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         one.tick_params(axis="y", colors=sheet.theme.ink)
         one.grid(visible=False, axis="x")
     return one.figure
