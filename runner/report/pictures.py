@@ -97,7 +97,7 @@ def _roofs(one: Axes, sheet: Sheet, rows: Sequence[Row]) -> None:
     top = max((sheet.ceilings["tflops"][unit] for unit in units), default=math.inf)
     knee = min(high, top / bandwidth)
     one.plot([low, knee], [bandwidth * low, bandwidth * knee], color=sheet.theme.muted, lw=1.2, zorder=1)
-    place = min(low * (high / low) ** 0.2, knee)  # the line rises: what ends here lies above it
+    place = min(low * (high / low) ** 0.12, knee)  # the line rises: what ends here lies above it
     one.annotate(
         f"{bandwidth:.3g} TB/s" if bandwidth >= 1 else f"{1e3 * bandwidth:.3g} GB/s",
         (place, bandwidth * place),
