@@ -32,7 +32,7 @@ $(READY): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(READY)
 
-readme: $(READY)  ## the tables of README.md and METHODOLOGY.md from outputs/published
+readme: $(READY)  ## the tables of README.md and METHODOLOGY.md, and all published reports, from outputs/published
 	$(BIN)/python -m tests.test_readme
 
 clean:

@@ -113,6 +113,7 @@ def _complete(record: Record, pictures: bool = False) -> None:
 @contextlib.contextmanager
 def _free_gpu(settings: Settings) -> Iterator[str]:
     """A GPU of this host that no other run with `device=cuda:any` has, for the whole run."""
+    devices.resolve(devices.ANY)  # a job of a launcher may have come to a host without one
     keys = devices.keys()
     with device_lock.first_free(list(keys), _say, settings.command) as key:
         yield keys[key]

@@ -172,6 +172,7 @@ class Settings:
     workload: Workload | None = None  # with mode=profile, in place of an op
     before: str = ""  # folder of an earlier profile to compare with
     profiler: str = "torch"  # or nsys, ncu
+    why: str = ""  # a sentence for the record
 
     @property
     def name(self) -> str:

@@ -49,7 +49,8 @@ def write(folder: Path, rows: list[dict[str, Any]], samples: bool = True, **fact
     folder.mkdir(parents=True)
     draw, raw = random.Random(folder.name), {}
     for one in rows:
-        one |= {"run_id": one.get("run_id", folder.name), "case_id": short_hash([one["shape"], one["dtype"]])}
+        case = [one[name] for name in ("op", "attrs", "shape", "layout", "dtype", "direction")]
+        one |= {"run_id": one.get("run_id", folder.name), "case_id": short_hash(case)}
         one["row_id"] = short_hash(
             [one["run_id"], one["variant"], one["params"], one["case_id"], one["timing"]]
         )

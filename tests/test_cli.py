@@ -22,16 +22,19 @@ class Driver:
     def __init__(self):
         self.calls = []  # (settings, folder)
         self.finished = []  # (sweep, outcomes)
+        self.labels = []
         self.before = lambda settings: None
         self.code = 0
+        self.mean_ms = 1.5
 
     def execute(self, settings, folder, label=""):
         self.before(settings)
         self.calls.append((settings, folder))
+        self.labels.append(label)
         if folder is not None:
             assert folder.is_dir() and not list(folder.iterdir())
             (folder / "results.csv").write_text("x\n")
-        return SimpleNamespace(folder=folder, failed=False, mean_ms=1.5)
+        return SimpleNamespace(folder=folder, failed=False, mean_ms=self.mean_ms)
 
     def finish(self, sweep, outcomes):
         self.finished.append((sweep, outcomes))
@@ -152,6 +155,7 @@ def test_a_formula_without_a_value_refuses_the_sweep_before_its_first_job(main, 
 
 def test_the_same_job_twice(main, driver):
     assert main("-m", "op=scale", "seed=1,1") == 0
+    assert driver.labels == ["job 1/2", "job 2/2"]
     assert [folder.name for _, folder in driver.calls] == ["0", "1"]
 
 
@@ -166,6 +170,33 @@ def test_a_job_returns_its_mean_for_optimizing_sweepers(main, driver, monkeypatc
     monkeypatch.setattr(jobs, "_job", lambda config: returned.append(job(config)))
     main("op=scale")
     assert returned == [1.5]
+
+
+@pytest.fixture
+def optimized(monkeypatch):
+    """What jobs return to a sweeper that chooses them as it goes."""
+    returned, job = [], jobs._job
+    monkeypatch.setattr(jobs, "_jobs_of", lambda config: [])
+    monkeypatch.setattr(jobs, "_job", lambda config: returned.append(job(config)))
+    return returned
+
+
+def test_a_sweep_whose_jobs_are_not_known_beforehand(main, driver, optimized, tmp_path):
+    assert main("-m", "op=scale", "seed=1,2", f"output={tmp_path}/out") == 0
+    assert driver.labels == ["job 1", "job 2"] and optimized == [1.5, 1.5]
+    assert {folder.parent.parent for _, folder in driver.calls} == {tmp_path / "out" / "scale"}
+
+
+def test_to_a_sweeper_that_optimizes_no_time_is_the_worst(main, driver, optimized):
+    driver.mean_ms = None
+
+    def refuse_the_second(settings):
+        if settings.seed == 2:
+            raise Refusal("no space left")
+
+    driver.before = refuse_the_second
+    assert main("-m", "op=scale", "seed=1,2") == 2
+    assert optimized == [float("inf")] * 2
 
 
 def test_a_job_that_refuses_leaves_the_others(main, driver, capsys):

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from runner import cli
+from runner import cli, driver
 from runner.command import elsewhere, lost
 from runner.config import devices, overrides
 from runner.config.compose import compose
@@ -101,6 +101,18 @@ def test_any_gpu_needs_one(monkeypatch):
     monkeypatch.setattr(devices, "driver", lambda: (0, "no CUDA driver here"))
     with pytest.raises(Refusal, match="device=cuda:any: no CUDA driver here"):
         devices.resolve("cuda:any")
+
+
+def test_a_job_that_comes_to_a_host_without_a_gpu_does_not_wait_for_one(monkeypatch):
+    monkeypatch.setattr(devices, "driver", lambda: (0, "no CUDA driver here"))
+    with pytest.raises(Refusal, match="device=cuda:any: no CUDA driver here"):
+        driver.execute(SimpleNamespace(device=devices.ANY, mode="bench", command=()))
+
+
+def test_jobs_of_joblib_run_on_this_machine():
+    joblib = launching("hydra_plugins.hydra_joblib_launcher.joblib_launcher.JoblibLauncher")
+    assert elsewhere.launcher(joblib) and not elsewhere.other_hosts(joblib)
+    assert elsewhere.other_hosts(SLURM)
 
 
 @pytest.mark.parametrize(("shown", "names"), [("", ["0", "1"]), ("3, 5", ["3", "5"])])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
+import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 
 import pytest
+from rich.console import Console
 
 from runner.record import kept
 from runner.report import cells, marks, page, report
@@ -16,6 +19,7 @@ from runner.report.surface import sections
 from tests.kept_runs import row, write
 
 pytest.importorskip("matplotlib")
+from runner.report import canvas, pictures
 
 SIZES = (1024, 4096, 16384)
 
@@ -179,7 +183,8 @@ def test_without_matplotlib_the_tables_are_written_and_the_remedy_is_said(tmp_pa
 def rows_of(shapes, **changes):
     found = []
     for i, shape in enumerate(shapes):
-        one = dict.fromkeys(("attrs", "params", "limit_ms"), "") | {"status": "ok", "mean_ms": "1"}
+        one = dict.fromkeys(("attrs", "params", "limit_ms", "median_ms", "p20_ms", "p80_ms"), "")
+        one |= {"status": "ok", "mean_ms": "1"}
         one |= {
             "op": "o",
             "dtype": "float32",
@@ -196,7 +201,7 @@ def rows_of(shapes, **changes):
     "shapes, expected",
     [
         ([{"rows": 8, "cols": 8}, {"rows": 16, "cols": 16}], [("o float32", "rows = cols")]),
-        ([{"rows": 8, "cols": 4}, {"rows": 4, "cols": 8}], [("o float32", "cols")]),
+        ([{"rows": 8, "cols": 4}, {"rows": 4, "cols": 8}], [("o float32", "cols, where cols x rows = 32")]),
         ([{"n": 8, "d": 3}, {"n": 8, "d": 64}], [("o float32", "d")]),
         (
             [{"n": n, "d": d} for n in (8, 9) for d in (3, 16, 64)],
@@ -231,6 +236,76 @@ def test_names_and_looks_tell_parameter_sets_apart():
     assert looks["v w=4"].colour != looks["v w=8"].colour
 
 
+# ---- what is drawn can be read ----
+
+LONG = "cuda_strided_online"
+
+
+@pytest.mark.parametrize("fastest, slowest", [(60, 62), (60, 320), (0.9, 1.05), (5, 9e3), (99, 1001)])
+def test_times_over_any_span_have_named_ticks(fastest, slowest):
+    rows = rows_of([{"n": 8}, {"n": 16}, {"n": 32}], percent_of_limit="50", baseline="b")
+    for one, mean in zip(rows, (fastest, (fastest * slowest) ** 0.5, slowest)):
+        one["mean_ms"] = str(mean / 1e3)
+    figure = pictures.sizes(canvas.Sheet(rows, {}, None, marks.LIGHT))
+    figure.canvas.draw()
+    axis = figure.axes[0].yaxis
+    low, high = sorted(figure.axes[0].get_ylim())
+    named = [axis.major.formatter(place) for place in axis.get_ticklocs() if low <= place <= high]
+    assert 2 <= len(named) <= 8 and len(set(named)) == len(named) and all(named)
+
+
+@pytest.mark.parametrize("variants", [("builtin", other) for other in ("tuned", LONG, f"{LONG} warps=16")])
+@pytest.mark.parametrize("draw", [pictures.speedup, pictures.strips])
+def test_titles_end_in_their_panels_column(draw, variants):
+    shape = json.dumps({"batch": 1, "cols": 16384, "m": 16384, "rows": 16384})
+    given = {"shape": shape, "direction": "backward", "speedup": "2", "baseline": "builtin"}
+    rows = [
+        one | {"row_id": f"{case}{variant}", "case_id": str(case), "variant": variant} | given
+        for case in range(7)
+        for variant in variants
+        for one in rows_of([{}])
+    ]
+    samples = {row["row_id"]: [1.0, 1.1, 1.0] for row in rows}
+    figure = draw(canvas.Sheet(rows, samples, None, marks.LIGHT))
+    figure.canvas.draw()
+    shown = [one for one in figure.axes if one.axison]
+    assert len(shown) == 7
+    for one in shown:
+        end = one.title.get_window_extent().x1, one._left_title.get_window_extent().x1
+        assert max(end) <= one.get_window_extent().x1 + 1
+
+
+@pytest.mark.parametrize("rate, unit", [(3.5, "TFLOP/s"), (0.36, "TFLOP/s"), (4e-5, "GFLOP/s")])
+def test_a_roofs_rates_are_in_the_unit_that_reads_best(rate, unit):
+    rows = rows_of([{"n": 8}, {"n": 16}], tflops=str(rate), intensity="1", limit_ms="0.9", baseline="b")
+    one = pictures.roof(canvas.Sheet(rows, {}, None, marks.LIGHT)).axes[0]
+    assert one.get_ylabel() == unit
+    assert float(one.yaxis.major.formatter(rate)) == pytest.approx(rate * (1e3 if unit[0] == "G" else 1))
+
+
+def test_panels_are_as_high_as_their_rows_need():
+    rows = rows_of([{"n": 8}] * 12, speedup="2", baseline="b", case_id="0")
+    rows += rows_of([{"n": 8}] * 2, speedup="2", baseline="b", case_id="1", op=LONG)
+    for i, one in enumerate(rows):
+        one |= {"row_id": str(i), "variant": f"a_long_name_of_a_variant {i}"}
+    rows[-2]["case_id"] = rows[-1]["case_id"] = "1"
+    found = [("first", rows[:12]), ("beside", rows[:12]), ("below", rows[12:])]
+    sheet = canvas.Sheet(rows, {}, None, marks.LIGHT)
+    panels = list(canvas.named(sheet, found, 0.5, 0.25))
+    panels[0][0].figure.canvas.draw()
+    first, _, below = (one.get_window_extent().height / len(own) for one, _, own in panels)
+    assert below < 2 * first  # one height for all would be a factor of 6
+
+
+def test_a_plot_has_few_colours_and_says_its_source(folder):
+    image = pytest.importorskip("PIL.Image").open(folder / "plots" / "samples.png")
+    assert image.mode == "P" and image.text["Source"] == page.source_of(folder)
+    assert image.size[0] == 1440
+    found = {"#{:02x}{:02x}{:02x}".format(*rgb) for _, rgb in image.convert("RGB").getcolors(256)}
+    looks = marks.styles(report.read(folder), marks.LIGHT)
+    assert {look.colour for look in looks.values()} | {marks.LIGHT.ground, marks.LIGHT.ink} <= found
+
+
 # ---- parameters ----
 
 
@@ -239,11 +314,32 @@ def test_a_parameter_sweep_has_its_best_setting_and_its_surface():
     for block, warps, mean in ((64, 4, 2), (64, 16, 3), (128, 4, 1), (128, 16, None)):
         rows += rows_of([{"n": 8}], params=f'{{"block":{block},"w":{warps}}}', mean_ms=str(mean or ""))
         rows[-1] |= {"case_id": "c", "status": "ok" if mean else "skipped"}
+    rows += rows_of([{"n": 8}], params='{"block":128,"w":8}', mean_ms="0.5", median_ms="0.9", case_id="c")
     lines = sections(rows)
-    assert "| o n=8 float32 | block=128 w=4 | 1 ms | 3 ms | 3.00x | 3 of 4 |" in lines
-    assert "| case | block | w=4 | w=16 |" in lines
-    assert "| o n=8 float32 | 64 | 2 ms | 3 ms |" in lines
-    assert "| o n=8 float32 | 128 | 1 ms | skipped |" in lines
+    assert "| o n=8 float32 | block=128 w=4 | 1 ms | 3 ms | 3.00x | 3 of 5 |" in lines
+    assert "| case | block | w=4 | w=8 | w=16 |" in lines
+    assert "| o n=8 float32 | 64 | 2 ms |  | 3 ms |" in lines
+    assert "| o n=8 float32 | 128 | 1 ms | disturbed | skipped |" in lines
+
+
+def test_the_page_and_the_terminal_have_the_best_setting(tmp_path):
+    rows = [row("triton_row", mean, params={"num_warps": warps}) for warps, mean in ((4, 90.0), (8, 40.0))]
+    folder = write(tmp_path / "run", rows)
+    page.write(folder)
+    text = (folder / "report.html").read_text()
+    section = re.search(r'<section id="parameters">.*?</section>', text, re.S)[0]
+    assert "<td>num_warps=8</td>" in section and 'href="#parameters"' in text
+    console = Console(file=io.StringIO(), width=120)
+    report.print_tables(folder, console)
+    assert re.search(r"the best setting\n.*\n.*num_warps=8 ", console.file.getvalue())
+
+
+def test_why_a_run_was_made_heads_its_pages(tmp_path):
+    folder = write(tmp_path / "run", [row()], why="what <it> is for")
+    page.write(folder)
+    report.write(folder)
+    assert "what &lt;it&gt; is for</p>" in (folder / "report.html").read_text()
+    assert "is for\n" in (folder / "report.md").read_text()
 
 
 def test_no_parameters_no_section():

@@ -110,6 +110,12 @@ def test_samples_without_any_spread():
     assert compare(of_samples([5.0] * 30), of_samples([8.0] * 30)).verdict == "slower"
 
 
+def test_an_interval_beyond_a_factor_of_two_is_said_in_words():
+    scattered = ratio.of_samples([1.0, 40.0, 2.0, 90.0, 1.0, 60.0])
+    found = ratio.compare(scattered, scattered)
+    assert (found.verdict, found.why) == ("ambiguous", "times are too scattered to tell one from its double")
+
+
 def test_a_cpu_is_noisier_than_a_card():
     def verdict(on_cpu):
         return compare(Side(100, 0.01, 50, 50, on_cpu), Side(104, 0.01, 50, 50, on_cpu)).verdict

@@ -22,6 +22,7 @@ TRAPS = re.compile(r"(<!-- traps: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 PICTURE = re.compile(r"(<!-- picture: (\S+) (\w+) -->\n)(.*?)(<!-- end -->)", re.S)
 COMPARE = re.compile(r"(<!-- compare: (\S+) (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
 CSV = re.compile(r"(<!-- csv: (\S+) -->\n)(.*?)(<!-- end -->)", re.S)
+PUBLISHED = ROOT / "outputs" / "published"
 README = (ROOT / "README.md").read_text()
 METHODOLOGY = (ROOT / "METHODOLOGY.md").read_text()
 COMMANDS = [
@@ -77,11 +78,17 @@ def test_every_table_is_the_one_that_its_files_give(page):
     assert TABLE.search(text) or page != "README.md"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "outputs" / "published").rglob("plots/*.png")), ids=str)
+@pytest.mark.parametrize("path", sorted(PUBLISHED.rglob("report.md")), ids=str)
+def test_every_published_report_is_the_one_that_its_tables_give(path):
+    """After a new published run: make readme"""
+    assert path.read_text() == report.markdown(path.parent)
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED.rglob("plots/*.png")), ids=str)
 def test_every_published_plot_was_drawn_from_the_rows_beside_it(path):
     """After a new published run: make readme"""
-    image = pytest.importorskip("PIL.Image").open(path)
-    assert image.text["Source"] == page.source_of(path.parent.parent)
+    pytest.importorskip("PIL.Image")
+    assert fits(path)
 
 
 def test_a_page_may_hold_pictures_and_comparisons():
@@ -92,6 +99,13 @@ def test_a_page_may_hold_pictures_and_comparisons():
     found = spliced(text)
     assert f"![Time and percent of the limit, by size]({run}/plots/sizes.png)" in found
     assert "no regression beyond 1 %" in found and "old" not in found and spliced(found) == found
+
+
+def fits(plot) -> bool:
+    """Whether a published plot was drawn from the rows beside it."""
+    from PIL import Image
+
+    return Image.open(plot).text["Source"] == page.source_of(plot.parent.parent)
 
 
 def spliced(text: str) -> str:
@@ -116,7 +130,12 @@ def csv_table(path) -> str:
 
 
 if __name__ == "__main__":
-    for _, folder, _, _, _ in (m for one in (README, METHODOLOGY) for m in PICTURE.findall(one)):
-        page.write_plots(ROOT / folder)
+    for path in sorted(PUBLISHED.rglob("report.md")):
+        folder = path.parent
+        plots = sorted(folder.glob("plots/*.png"))
+        if path.read_text() != report.markdown(folder) or not all(map(fits, plots)):
+            report.write(folder, pictures=(folder / "report.html").exists())
+            if plots:
+                page.write_plots(folder)
     for path in (ROOT / "README.md", ROOT / "METHODOLOGY.md"):
         path.write_text(spliced(path.read_text()))

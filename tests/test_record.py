@@ -17,6 +17,7 @@ from runner.record.columns import COLUMNS, SAMPLE_COLUMNS, TRAP_COLUMNS
 from runner.record.folder import Record
 
 SETTINGS = SimpleNamespace(resolved_yaml="op: double\n", command=("op=double",), config_files=(), seed=1)
+SETTINGS.experiment, SETTINGS.why = "doubles", "how doubling does"
 SERIES = {"rounds": range(200), "turns": range(200), "start_ns": range(200)}
 SERIES |= {"device_us": [1.0] * 200, "host_us": [2.0] * 200}
 
@@ -170,6 +171,7 @@ def test_the_environment_is_written(run):
     run.environment(SETTINGS, {"torch": "2", "odd": "\udcff"})
     facts = json.loads((run.folder / "environment.json").read_text())
     assert facts["torch"] == "2" and facts["command"] == ["op=double"] and facts["packages"]
+    assert (facts["experiment"], facts["why"]) == ("doubles", "how doubling does")
 
 
 def test_the_environment_names_the_config_dir_that_the_command_needs(run, tmp_path):

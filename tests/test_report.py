@@ -219,9 +219,7 @@ def test_the_tables_title_is_that_of_the_plan():
         texts = {"attrs": json.dumps(case.attrs), "shape": json.dumps(case.shape, sort_keys=True)}
         made = row(op=case.op, dtype=case.dtype, direction=case.direction, layout=case.layout, **texts)
         assert cells.title_of(made) == report.title(case)
-        assert report.title(case).startswith(
-            f"cdist p={cells.plain(case.attrs['p'])} batch=1 batch1=1 d=2 m=3 n=3"
-        )
+        assert report.title(case).startswith(f"cdist p={cells.plain(case.attrs['p'])} batch=1 d=2 m=3 n=3")
 
 
 def test_the_plan_in_words(capsys):
@@ -229,7 +227,7 @@ def test_the_plan_in_words(capsys):
     console = Console(file=io.StringIO(), width=40)
     report.print_plan(plan(compose(words)), console=console)
     lines = console.file.getvalue().splitlines()
-    assert lines[0].startswith("cdist p=2 batch=1 batch1=1 d=16 m=1024 n=1024 float32  case ")
+    assert lines[0].startswith("cdist p=2 batch=1 d=16 m=1024 n=1024 float32  case ")
     assert lines[0].endswith(", up to 235 MB with its check")
     assert lines[1:] == [
         "  naive: 218 MB",

@@ -40,6 +40,7 @@ def test_the_experiments_over_sizes(name):
     settings = compose([f"experiment={name}", "device=cpu"])
     assert len(plan(settings).cases) == SIZES[name]
     assert settings.measure.budget_s <= 2
+    assert settings.why and settings.experiment == name
 
 
 def test_the_experiment_over_all_ops_names_every_op():

@@ -42,6 +42,11 @@ def launcher(config: Any) -> str:
     return "" if name == BASIC else name
 
 
+def other_hosts(config: Any) -> bool:
+    """Whether jobs may run on other machines, whose devices nobody knows here. Joblib's run on this one."""
+    return launcher(config) not in ("", "JoblibLauncher")
+
+
 def faults(config: Any, known: bool) -> Iterator[str]:
     """What a launcher cannot do. `known`: the jobs are known before the first one runs."""
     target = str(config.hydra.launcher.get("_target_", ""))

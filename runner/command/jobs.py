@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import sys
@@ -62,7 +63,12 @@ class Run:
         self.ended = ""  # how a launcher came to its end before its jobs did
 
     def job(self, config: Config) -> float | None:
-        """One run; returns the mean time in ms, for sweepers that optimize."""
+        """One run; returns the mean time in ms. To a sweeper that optimizes, no time is the worst."""
+        mean_ms = self._mean_of(config)
+        chosen = HydraConfig.get().mode == RunMode.MULTIRUN and not self.order and not self.launcher
+        return math.inf if mean_ms is None and chosen else mean_ms
+
+    def _mean_of(self, config: Config) -> float | None:
         node = HydraConfig.get()
         if configuration.lists_all(config):
             self.describe(list(configuration.all_ops(configuration.config_dirs_of(node))))
@@ -85,7 +91,7 @@ class Run:
         """Which job of a sweep this is, for the eye; empty for a run alone."""
         if node.mode != RunMode.MULTIRUN:
             return ""
-        return f"job {node.job.num + 1}" + (f"/{len(self.settings)}" if self.settings else "")
+        return f"job {node.job.num + 1}" + (f"/{len(self.order)}" if self.order else "")
 
     def _validated(self, config: Config, node: Any) -> Settings:
         try:
@@ -110,7 +116,7 @@ class Run:
             print(f"runner: {each}", file=sys.stderr)
         self.order = [tuple(each) for each in jobs]
         self.common = [word for word in jobs[0] if all(word in each for each in jobs)] if jobs else []
-        self._claim()
+        self._claim(config)
         config.hydra.sweep.dir = str(self.folder)
         if self.launcher and not self.dry:
             self.watch = elsewhere.Watch(self.folder, self.expected())
@@ -122,7 +128,7 @@ class Run:
             config = self._load(master_config, list(key))
             if not configuration.lists_all(config):
                 task = configuration.words_of(config.hydra)
-                resolve = devices.named if self.launcher else devices.resolve
+                resolve = devices.named if elsewhere.other_hosts(config) else devices.resolve
                 self.settings[task] = _planned(configuration.settings_of(config, self.built, resolve))
             self.jobs[key] = config
         config = configuration.unused(self.jobs[key])
@@ -132,16 +138,18 @@ class Run:
             config.hydra.sweep.subdir = "${hydra.job.num}" + folders.job_suffix(key, self.common)
         return config
 
-    def _claim(self) -> None:
+    def _claim(self, config: Config) -> None:
+        """The sweep's folder. A sweeper that chooses its jobs as it goes has none yet: the words say it."""
         first = next(iter(self.settings.values()), None)
         self.dry = bool(self.jobs) and all(each.mode in DRY for each in self.jobs.values())
         if self.dry:
             self.folder = Path(tempfile.mkdtemp(prefix="runner-"))  # Hydra makes folders in any case
             return
         names = {each.name for each in self.settings.values()}
-        name = first.experiment if first else ""
-        output = Path(first.output if first else "outputs")
-        self.folder = claim(output / (name or (names.pop() if len(names) == 1 else "sweep")))
+        name = first.experiment if first else _said(config, "experiment") or _said(config, "op")
+        output = first.output if first else _said(config, "output") or "outputs"
+        own = name or (names.pop() if len(names) == 1 else "sweep")
+        self.folder = claim(Path(output).expanduser().absolute() / own)
         self._held.enter_context(planned.in_use(self.folder))
         planned.keep(self.folder, self.by_folder(), sweep=True)
 
@@ -180,6 +188,15 @@ def _planned(settings: Settings) -> Settings:
     if settings.mode not in ("list", "ceilings"):
         plan(settings)
     return settings
+
+
+def _said(config: Config, key: str) -> str:
+    """The one value that the command line gives a key; empty where it gives none or several."""
+    parser = OverridesParser.create()
+    given = parser.parse_overrides(list(configuration.words_of(config.hydra)))
+    found = [each for each in given if each.key_or_group == key and not each.is_sweep_override()]
+    value = found[-1].value() if found else ""
+    return value if isinstance(value, str) else ""
 
 
 def _jobs_of(config: Config) -> list[list[str]]:

@@ -128,4 +128,6 @@ def _verdict(low: float, high: float, measured: tuple[float, float], clocks: str
 
 def _too_wide(low: float, high: float) -> str:
     width = max(high / math.sqrt(low * high) - 1, 0)
+    if width > 1:
+        return "times are too scattered to tell one from its double"
     return f"differences under {100 * width:.1f} % cannot be told"

@@ -138,6 +138,7 @@ class _Chooser:
             command=origin.command,
             resolved_yaml=_yaml(raw | {"device": device, "seed": seed, "output": chosen["output"]}),
             profiler=raw["profiler"],
+            why=raw["why"],
             op_file=origin.op_file,
             config_files=origin.files,
             search=tuple(map(str, origin.search.folders)),

@@ -125,6 +125,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+@functools.lru_cache(4096)
 def names(text: str) -> tuple[str, ...]:
     """The names a formula uses, in the order they appear. Raises ValueError where `fault` finds a fault."""
     tree = _parse(text)

@@ -134,7 +134,7 @@ class Record:
         """
         path = self.folder / "environment.json"
         facts = {"run_id": self.run_id, "command": list(settings.command), "config_dir": _dir_of(settings)}
-        facts |= host_facts() | worker
+        facts |= {"experiment": settings.experiment, "why": settings.why} | host_facts() | worker
         with writing(self.folder):
             if path.exists():
                 facts = _resumed(json.loads(path.read_text("utf-8")), facts, self.folder)

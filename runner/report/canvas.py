@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from runner.report import cells, marks
 from runner.report.cells import Row
@@ -46,14 +46,14 @@ def blank(sheet: Sheet, height: float) -> Figure:
     return Figure((WIDTH, height + 0.5), layout="constrained", facecolor=sheet.theme.ground)
 
 
-def grid(sheet: Sheet, count: int, columns: int, height: float) -> tuple[Figure, list[Axes]]:
-    """`count` panels in so many columns, each so many inches high."""
-    lines = math.ceil(count / columns)
-    figure = blank(sheet, height * lines)
-    axes = list(figure.subplots(lines, columns, squeeze=False).flat)
-    for one in axes[count:]:
+def grid(sheet: Sheet, heights: Sequence[float], columns: int) -> tuple[Figure, list[Axes]]:
+    """A panel for each height in inches, in so many columns; the highest of a line counts."""
+    lines = [max(heights[i : i + columns]) for i in range(0, len(heights), columns)]
+    figure = blank(sheet, sum(lines))
+    axes = list(figure.subplots(len(lines), columns, squeeze=False, height_ratios=lines).flat)
+    for one in axes[len(heights) :]:
         one.set_axis_off()
-    return figure, axes[:count]
+    return figure, axes[: len(heights)]
 
 
 def frame(one: Axes, sheet: Sheet, title: str, x_label: str, y_label: str) -> None:
@@ -87,14 +87,16 @@ def mark(one: Axes, sheet: Sheet, row: Row, x: float, y: float) -> None:
     )
 
 
-def legend(figure: Figure, sheet: Sheet, rows: Sequence[Row]) -> None:
-    """The names of these rows above the panels."""
+def legend(figure: Figure, sheet: Sheet, rows: Sequence[Row], limit: bool = False) -> None:
+    """The names of these rows above the panels; with `limit` also the dotted line's."""
     shown = {sheet.names[row["row_id"]] for row in rows}
     handles = [
         Line2D([], [], color=look.colour, marker=look.marker, ls=look.dash, lw=1.3, ms=5.5, label=name)
         for name, look in sheet.styles.items()
         if name in shown
     ]
+    if limit:
+        handles.append(Line2D([], [], color=sheet.theme.muted, ls=":", lw=1.2, label="limit"))
     figure.legend(
         handles=handles,
         loc="outside upper left",
@@ -111,20 +113,22 @@ def fitting(handles: Sequence[Line2D]) -> int:
     return max(min(len(handles), int(WIDTH / (0.6 + 0.07 * longest))), 1)
 
 
-def columns(found: Sequence[tuple[str, Sequence[Row]]]) -> int:
-    """How many panels with names at their side stand side by side."""
+def named(
+    sheet: Sheet, found: Sequence[tuple[str, Sequence[Row]]], head: float, line: float
+) -> Iterator[tuple[Axes, str, Sequence[Row]]]:
+    """(panel, title that fits it, rows) of each case, a line for each row with its name at the side.
+
+    A panel is `head` inches high and `line` for each row.
+    """
     longest = max(len(name) for _, rows in found for name in cells.names_of(rows))
-    return min(len(found), 3 if longest < 22 else 2)
-
-
-def wrapped(title: str, width: int = 28) -> str:
-    """In two lines at most, broken between words."""
-    words, lines = title.split(), [""]
-    for word in words:
-        if len(lines[-1]) + len(word) > width and len(lines) < 2:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
+    columns = min(len(found), 3 if longest < 16 else 2)
+    letters = int((WIDTH / columns - 0.3 - 0.075 * longest) / 0.09)  # of 9.5 points, bold
+    _, axes = grid(sheet, [head + line * len(rows) for _, rows in found], columns)
+    for one, (title, rows) in zip(axes, found):
+        lines = textwrap.wrap(title, max(letters, 20), break_long_words=False, break_on_hyphens=False)
+        one.set_yticks(range(len(rows)), cells.names_of(rows))
+        one.set_ylim(len(rows) - 0.4, -0.6)
+        yield one, "\n".join(lines), rows
 
 
 def size(value: float, _: int) -> str:
@@ -133,6 +137,16 @@ def size(value: float, _: int) -> str:
         if value >= step and value % step == 0:
             return f"{value / step:.0f}{letter}"
     return f"{value:g}"
+
+
+def times(one: Axes) -> None:
+    """Ticks of a logarithmic axis of milliseconds, so many that at least two are named."""
+    low, high = one.get_ylim()
+    if high / low < 10:
+        one.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    else:
+        one.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high / low < 200 else (1,)))
+    one.yaxis.set_major_formatter(FuncFormatter(lambda value, _: cells.milliseconds(str(value))))
 
 
 def minor_off(one: Axes) -> None:

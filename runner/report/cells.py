@@ -73,8 +73,13 @@ def own(shape: Mapping[str, int]) -> dict[str, int]:
     return {
         name: size
         for name, size in shape.items()
-        if not any(name.endswith(f"_{other}") and size == shape[other] for other in shape)
+        if not any(_named_after(name, other) and size == shape[other] for other in shape)
     }
+
+
+def _named_after(name: str, other: str) -> bool:
+    """As `a_rows` is after `rows`, and `batch1` after `batch`."""
+    return name.endswith(f"_{other}") or (name != other and name.rstrip("0123456789") == other)
 
 
 def table(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:

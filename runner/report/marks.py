@@ -6,6 +6,7 @@ Pure; reads rows of `results.csv` as text and computes nothing anew.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -134,6 +135,9 @@ def _axis(shapes: list[dict[str, int]]) -> tuple[str, str, list[str]]:
     if len(set(values[x_dim])) < len(set(map(tuple, zip(*(values[name] for name in varying))))):
         return x_dim, x_dim, [name for name in varying if name != x_dim]
     same = [name for name in varying if values[name] == values[x_dim]]
+    if len(varying) == 2 and len(totals := {math.prod(pair) for pair in zip(*map(values.get, varying))}) == 1:
+        first, second = sorted(varying)
+        return first, f"{first}, where {first} x {second} = {totals.pop()}", []
     return x_dim, " = ".join(same), []
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
-import io
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 from runner.files import write_whole
 from runner.record import kept
 from runner.record.folder import CEILINGS
-from runner.report import cells, marks
+from runner.report import cells, marks, surface
 from runner.report.cells import Row
 from runner.report.marks import DARK, LIGHT, Theme
 
@@ -74,19 +72,22 @@ def available() -> bool:
 
 def write(folder: Path) -> None:
     """`report.html` beside the tables it is made from. Needs matplotlib."""
+    from runner.report import saved
+
     table = kept.read(folder / "results.csv")
-    drawn = _drawn(table, _variables(LIGHT))
-    svgs = {name: _inline(_saved(figure, "svg").decode(), name) for name, figure in drawn}
+    svgs = {name: saved.inline(figure, name) for name, figure in _drawn(table, saved.variables(LIGHT))}
     roofs = folder.joinpath(CEILINGS).is_file()
     write_whole(folder / "report.html", page(folder.name, table, svgs, roofs))
 
 
 def write_plots(folder: Path) -> None:
     """The same pictures as `plots/<name>.png`, for slides and pull requests. Needs matplotlib."""
+    from runner.report import saved
+
     plots, source = folder / "plots", source_of(folder)
     for name, figure in _drawn(kept.read(folder / "results.csv"), LIGHT):
         plots.mkdir(exist_ok=True)
-        (plots / f"{name}.png").write_bytes(_saved(figure, "png", source))
+        saved.png(figure, plots / f"{name}.png", source)
 
 
 def source_of(folder: Path) -> str:
@@ -108,48 +109,12 @@ def _drawn(table: kept.Table, theme: Theme) -> Iterator[tuple[str, Any]]:
         yield from pictures.all_of(pictures.Sheet(table.rows, table.samples(), known, theme))
 
 
-def _saved(figure: Any, form: str, source: str = "") -> bytes:
-    file = io.BytesIO()
-    metadata = {"Date": None} if form == "svg" else {"Source": source, "Software": None}
-    figure.savefig(file, format=form, dpi=144, metadata=metadata)
-    return file.getvalue()
-
-
-# ---- colours that follow the reader's ----
-
-_PLACEHOLDER = "#00fe{:02x}"  # stands in matplotlib's file for a variable of the page
-
-
-def _variables(theme: Theme) -> Theme:
-    """The theme with a placeholder for each colour."""
-    codes = {name: _PLACEHOLDER.format(i) for i, name in enumerate(theme.named())}
-    variants = tuple(codes[f"v{i}"] for i in range(len(theme.variants)))
-    fixed = {name: code for name, code in codes.items() if not re.fullmatch(r"v\d+", name)}
-    return Theme(**fixed, variants=variants)
-
-
 def _styles() -> str:
     def block(theme: Theme) -> str:
         return "".join(f"--{name}:{colour};" for name, colour in theme.named().items())
 
     dark = f"@media (prefers-color-scheme: dark) {{ :root {{ {block(DARK)} }} }}"
     return f":root {{ {block(LIGHT)} }}\n{dark}\n" + (_STATIC / "page.css").read_text(encoding="utf-8")
-
-
-def _inline(svg: str, picture: str) -> str:
-    """An SVG file as part of a page: own ids, the page's colours and fonts, marks that know their rows."""
-    svg = svg[svg.index("<svg") :]
-    svg = re.sub(r'<metadata>.*?</metadata>|<style type="text/css">.*?</style>', "", svg, flags=re.S)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'id="row:(\w+)"', r'class="mark" data-row="\1"', svg)
-    used = set(re.findall(r'(?:href="#|url\(#)([\w-]+)', svg))
-    svg = re.sub(r' id="([^"]*)"', lambda m: f' id="{picture}-{m[1]}"' if m[1] in used else "", svg)
-    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{picture}-", svg)
-    for i, name in enumerate(LIGHT.named()):
-        svg = svg.replace(_PLACEHOLDER.format(i), f"var(--{name})")
-    svg = re.sub(r"font: ([^;\"]*?)('DejaVu Sans'[^;\"]*)", r"font: \1var(--font)", svg)
-    return re.sub(r"\n\s*", "\n", svg)
 
 
 # ---- the page ----
@@ -163,15 +128,17 @@ def page(title: str, table: kept.Table, svgs: Mapping[str, str], roofs: bool = F
     order = {name: i for i, name in enumerate(dict.fromkeys(row["case_id"] for row in rows))}
     rows = [row for _, group in cells.cases(rows) for row in cells.comparable(group)]
     ordered = sorted(rows, key=lambda row: (order[row["case_id"]], float(row["mean_ms"] or "inf")))
+    parameters = _parameters(rows)
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
         f"<title>{_text(title)}</title><style>{_styles()}</style></head><body>",
         f"<header><h1>{_text(_headline(rows))}</h1><p>{_text(_summary(rows, table))}</p>",
-        f"<nav>{_links(svgs)}</nav></header><main>",
+        f"<nav>{_links(svgs, bool(parameters))}</nav></header><main>",
         *(_figure(name, svg, captions[name]) for name, svg in svgs.items() if name != "samples"),
         _table(ordered),
+        parameters,
         *(_figure(name, svg, captions[name]) for name, svg in svgs.items() if name == "samples"),
         _environment(title, table),
         '</main><div id="tip" role="status" hidden></div>',
@@ -198,10 +165,11 @@ def _summary(rows: Sequence[Row], table: kept.Table) -> str:
     return " ".join(filter(None, [words, why]))
 
 
-def _links(names: Iterable[str]) -> str:
+def _links(names: Iterable[str], parameters: bool) -> str:
     headings = {name: CAPTIONS[name][0] for name in names}
     samples = {name: headings.pop(name) for name in ("samples",) if name in headings}
-    places = {**headings, "rows": "Rows", **samples, "environment": "Environment"}
+    swept = {"parameters": "Parameters"} if parameters else {}
+    places = {**headings, "rows": "Rows", **swept, **samples, "environment": "Environment"}
     return " ".join(f'<a href="#{name}">{_text(heading)}</a>' for name, heading in places.items())
 
 
@@ -245,6 +213,23 @@ def _cell(row: Row, words: Any, key: str | None) -> str:
 
 def _number(text: str, form: str) -> str:
     return format(float(text), form) if text else ""
+
+
+def _parameters(rows: Sequence[Row]) -> str:
+    """The best setting of each variant whose parameters were swept, and the whole surface; or nothing."""
+    found = [_plain(one) for pair in surface.of(rows) for one in pair]
+    return f'<section id="parameters"><h2>Parameters</h2>{"".join(found)}</section>' if found else ""
+
+
+def _plain(one: surface.Table) -> str:
+    kinds = ["" if name in one.words else ' class="number"' for name in one.headings]
+    heads = "".join(f'<th scope="col"{kind}>{_text(name)}</th>' for kind, name in zip(kinds, one.headings))
+    lines = (
+        "<tr>" + "".join(f"<td{kind}>{_text(cell)}</td>" for kind, cell in zip(kinds, line)) + "</tr>"
+        for line in one.lines
+    )
+    body = f"<thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody>"
+    return f'<h3>{_text(one.title)}</h3><div class="wide"><table>{body}</table></div>'
 
 
 def _environment(title: str, table: kept.Table) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from runner.measure.statistics import quantile
 from runner.report import canvas, cells, marks
@@ -45,20 +45,22 @@ def roof(sheet: Sheet) -> Figure | None:
     ops = list(dict.fromkeys(row["op"] for row in rows))
     if not rows:
         return None
-    figure, axes = canvas.grid(sheet, len(ops), columns=min(len(ops), 2), height=4.3 if len(ops) < 3 else 3.6)
+    heights = [4.3 if len(ops) < 3 else 3.6] * len(ops)
+    figure, axes = canvas.grid(sheet, heights, columns=min(len(ops), 2))
     for op, one in zip(ops, axes):
         own = [row for row in rows if row["op"] == op]
         _roofs(one, sheet, own)
         _points(one, sheet, own)
-        canvas.frame(one, sheet, op, "intensity, flops a byte", "TFLOP/s")
         one.set_xscale("log")
         one.set_yscale("log")
         one.set_xlim(*_reach(float(row["intensity"]) for row in own))
         low, high = one.get_ylim()
         one.set_ylim(min(low, high / _LEAST_SPAN), high * 1.3)
-        for axis in (one.xaxis, one.yaxis):
+        scale, unit = (1, "TFLOP/s") if high > 0.1 else (1e3, "GFLOP/s")
+        canvas.frame(one, sheet, op, "intensity, flops a byte", unit)
+        for axis, by in ((one.xaxis, 1), (one.yaxis, scale)):
             axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_major_formatter(FuncFormatter(lambda value, _, by=by: f"{by * value:g}"))
         canvas.minor_off(one)
     canvas.legend(figure, sheet, rows)
     return figure
@@ -95,11 +97,13 @@ def _roofs(one: Axes, sheet: Sheet, rows: Sequence[Row]) -> None:
     top = max((sheet.ceilings["tflops"][unit] for unit in units), default=math.inf)
     knee = min(high, top / bandwidth)
     one.plot([low, knee], [bandwidth * low, bandwidth * knee], color=sheet.theme.muted, lw=1.2, zorder=1)
+    place = min(low * (high / low) ** 0.12, knee)  # the line rises: what ends here lies above it
     one.annotate(
         f"{bandwidth:.3g} TB/s" if bandwidth >= 1 else f"{1e3 * bandwidth:.3g} GB/s",
-        (low, bandwidth * low),
-        xytext=(2, 6),
+        (place, bandwidth * place),
+        xytext=(-4, 2),
         textcoords="offset points",
+        ha="right",
         color=sheet.theme.muted,
         fontsize=8,
     )
@@ -108,7 +112,7 @@ def _roofs(one: Axes, sheet: Sheet, rows: Sequence[Row]) -> None:
         if rate / bandwidth < high:
             one.plot([rate / bandwidth, high], [rate, rate], color=sheet.theme.muted, lw=1.2, zorder=1)
             one.annotate(
-                f"{unit} {rate:.3g}",
+                f"{unit} " + (f"{rate:.3g} TFLOP/s" if rate >= 0.1 else f"{1e3 * rate:.3g} GFLOP/s"),
                 (high, rate),
                 xytext=(0, 3),
                 textcoords="offset points",
@@ -139,22 +143,19 @@ def sizes(sheet: Sheet) -> Figure | None:
         for j in (0, 1):
             grid[2 * band + j][column].set_axis_off()
     lines = (line for panel in panels for line in panel.lines.values())
-    canvas.legend(figure, sheet, [row for line in lines for _, row in line])
+    canvas.legend(figure, sheet, [row for line in lines for _, row in line], limit=True)
     return figure
 
 
 def _times(one: Axes, sheet: Sheet, panel: Panel) -> None:
     if limits := panel.limits():
         one.plot(*zip(*limits), color=sheet.theme.muted, lw=1.2, ls=":", zorder=1)
-        x, y = limits[-1]
-        one.annotate("limit", (x, y), xytext=(0, -11), textcoords="offset points", ha="right", fontsize=8)
-        one.texts[-1].set_color(sheet.theme.muted)
     _lines(one, sheet, panel, lambda row: float(row["mean_ms"]))
     canvas.frame(one, sheet, panel.title, "", "time")
     one.set_xscale("log", base=2)
     one.set_yscale("log")
     one.xaxis.set_major_formatter(FuncFormatter(canvas.size))
-    one.yaxis.set_major_formatter(FuncFormatter(lambda value, _: cells.milliseconds(str(value))))
+    canvas.times(one)
     canvas.minor_off(one)
 
 
@@ -191,20 +192,15 @@ def speedup(sheet: Sheet) -> Figure | None:
     found = [(title, rows) for title, rows in found if len(rows) > 1][:MOST_CASES]
     if not found:
         return None
-    most = max(len(rows) for _, rows in found)
-    figure, axes = canvas.grid(sheet, len(found), columns=canvas.columns(found), height=0.55 + 0.24 * most)
-    for (title, rows), one in zip(found, axes):
-        names = cells.names_of(rows)
+    for one, title, rows in canvas.named(sheet, found, 0.55, 0.24):
         for i, row in enumerate(rows):
             _bar(one, sheet, row, i)
-        canvas.frame(one, sheet, canvas.wrapped(title), "", "")
-        one.set_yticks(range(len(rows)), names)
-        one.set_ylim(len(rows) - 0.4, -0.6)
+        canvas.frame(one, sheet, title, "", "")
         one.set_xlim(0, 1.22 * max(float(row["speedup"]) for row in rows))
         one.axvline(1, color=sheet.theme.muted, lw=1, ls=":", zorder=1)
         one.grid(visible=False, axis="y")
         one.tick_params(axis="y", colors=sheet.theme.ink)
-    return figure
+    return one.figure
 
 
 def _bar(one: Axes, sheet: Sheet, row: Row, i: int) -> None:
@@ -227,19 +223,16 @@ def strips(sheet: Sheet) -> Figure | None:
     found = [(title, rows) for title, rows in found if rows][:MOST_CASES]
     if not found:
         return None
-    most = max(len(rows) for _, rows in found)
-    figure, axes = canvas.grid(sheet, len(found), columns=canvas.columns(found), height=0.75 + 0.3 * most)
-    for (title, rows), one in zip(found, axes):
+    for one, title, rows in canvas.named(sheet, found, 0.75, 0.3):
         half = _half(sheet, rows)
         for i, row in enumerate(rows):
             _strip(one, sheet, row, i, half)
-        canvas.frame(one, sheet, canvas.wrapped(title), f"trials in time order, ±{100 * half:g} %", "")
-        one.set_yticks(range(len(rows)), cells.names_of(rows))
-        one.set_ylim(len(rows) - 0.45, -0.55)
+        canvas.frame(one, sheet, title, f"trials in time order, ±{100 * half:g} %", "")
         one.margins(x=0.02)
+        one.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         one.tick_params(axis="y", colors=sheet.theme.ink)
         one.grid(visible=False, axis="x")
-    return figure
+    return one.figure
 
 
 def _half(sheet: Sheet, rows: Sequence[Row]) -> float:

@@ -64,6 +64,7 @@ def print_tables(folder: Path, console: Console | None = None) -> None:
         for remark in cells.remarks(group, folder):
             console.print(Text(_hanging(remark, console), style="dim"), soft_wrap=True)
         console.print()
+    _print_best(console, rows)
     _print_traps(console, folder)
     if left_out:
         words = f"left out of this narrow terminal, but not of report.md: {', '.join(left_out)}"
@@ -110,6 +111,19 @@ def _hanging(remark: str, console: Console) -> str:
     return textwrap.fill(remark, console.width, break_long_words=False, break_on_hyphens=False, **indents)
 
 
+def _print_best(console: Console, rows: Sequence[dict[str, str]]) -> None:
+    """The best setting of each variant whose parameters were swept; `report.md` has all settings."""
+    for best, _ in surface.of(rows):
+        console.print(Text(best.title, style="bold"), soft_wrap=True)
+        table = _plain_table()
+        for name in best.headings:
+            table.add_column(name, justify="left" if name in best.words else "right")
+        for line in best.lines:
+            table.add_row(*map(Text, line))
+        console.print(table)
+        console.print()
+
+
 def _print_traps(console: Console, folder: Path) -> None:
     rows = traps(folder)
     if not rows:
@@ -138,17 +152,21 @@ def write(folder: Path, pictures: bool = False) -> None:
 def markdown(folder: Path) -> str:
     """The same tables as a GitHub markdown page."""
     rows = read(folder)
-    seed = cells.seeds(rows)
-    head = [f"# {folder.name}", _circumstances(folder), seed[0].upper() + seed[1:] + "." if seed else ""]
+    facts, seed = _facts(folder), cells.seeds(rows)
+    why = escaped(str(facts.get("why") or ""))
+    head = [f"# {folder.name}", why, _circumstances(facts), seed[0].upper() + seed[1:] + "." if seed else ""]
     head = [*filter(None, head), COLUMNS] if any(row["mean_ms"] for row in rows) else [*filter(None, head)]
     parameters = "\n".join(surface.sections(read(folder)))
     return "\n\n".join([*head, f"{tables(folder)}\n{parameters}{trap_table(folder)}"])
 
 
-def _circumstances(folder: Path) -> str:
-    """Device, versions, host and time, for who reads the page elsewhere; empty where they were not kept."""
+def _facts(folder: Path) -> dict[str, Any]:
     path = folder / "environment.json"
-    facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _circumstances(facts: dict[str, Any]) -> str:
+    """Device, versions, host and time, for who reads the page elsewhere; empty where they were not kept."""
     named = [f"{name} {facts[name]}" for name in ("torch", "triton") if facts.get(name)]
     words = [facts.get("device_name"), *named, facts.get("host"), facts.get("time_utc")]
     return escaped(", ".join(str(word) for word in words if word))

@@ -31,21 +31,25 @@ def resident_mb(pid: int | str) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KB / 1024
 
 
-def watch(every: int) -> list[tuple[int, float, float]]:
+def watch(every: int) -> list[tuple[int, float, float, float]]:
     """Sums up what requests take, and notes memory after each `every` rows. Returns the notes."""
-    notes: list[tuple[int, float, float]] = []
+    notes: list[tuple[int, float, float, float]] = []
     call, add, write = supervisor.Worker.call, Record.add, report.write
 
+    asked: list[str] = []  # what is being answered: what the judge is asked meanwhile is part of it
+
     def timed_call(self, name, **arguments):
+        asked.append(name)
         start = time.perf_counter()
         yield from call(self, name, **arguments)
-        WAITED[name] += time.perf_counter() - start
+        asked.pop()
+        WAITED[" in ".join([name, *asked])] += time.perf_counter() - start
 
     def noted_add(self, row):
         add(self, row)
         if len(self.rows) % every == 0:
-            (worker,) = driver._POOL.values()
-            sizes = (resident_mb(pid) for pid in ("self", worker._process.pid))
+            pids = {device.judges: worker._process.pid for device, worker in driver._POOL.items()}
+            sizes = (resident_mb(pid) for pid in ("self", pids[False], pids[True]))
             notes.append((len(self.rows), *(round(size, 1) for size in sizes)))
 
     def timed_write(*arguments):
@@ -76,7 +80,7 @@ def main() -> None:
         wall = time.perf_counter() - start
     per_case = 1e3 / len(outcome.rows)
     first = WAITED["hello"] + WAITED["ceilings"] + WAITED["report"]
-    work = WAITED["prove"] + WAITED["measure"]
+    work = WAITED["expect"] + WAITED["prove"] + WAITED["measure"]  # the right answer is asked for first
     print(f"{len(outcome.rows)} cases in {wall:.1f} s")
     print(
         f"composed and validated once {composed:.2f} s, the worker's start {WAITED['hello']:.2f} s, ", end=""
@@ -86,11 +90,13 @@ def main() -> None:
     print(f"all else                  {(wall - first - work) * per_case:6.2f} ms a case, of which")
     for name in ("open", "close"):
         print(f"  {name:23} {WAITED[name] * per_case:6.2f}")
-    for count, parent, worker in notes:
-        print(f"after {count:5} cases: parent {parent:6.1f} MB, worker {worker:6.1f} MB")
+    for count, *sizes in notes:
+        words = "after {:5} cases: parent {:6.1f} MB, worker {:6.1f} MB, judge {:6.1f} MB"
+        print(words.format(count, *sizes))
     if asked.csv:
         with open(asked.csv, "w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([("cases", "parent_mb", "worker_mb"), *notes])
+            head = ("cases", "parent_mb", "worker_mb", "judge_mb")
+            csv.writer(file, lineterminator="\n").writerows([head, *notes])
 
 
 if __name__ == "__main__":

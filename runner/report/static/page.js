@@ -1,7 +1,7 @@
 "use strict";
 (() => {
-  const body = document.querySelector("tbody");
-  const heads = [...document.querySelectorAll("thead th")];
+  const body = document.querySelector("#rows tbody");
+  const heads = [...document.querySelectorAll("#rows thead th")];
   const names = heads.map((head) => head.textContent);
   const rows = new Map([...body.rows].map((row) => [row.id, row]));
   const marks = new Map();
