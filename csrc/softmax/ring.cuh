@@ -7,6 +7,7 @@
 
 #include "power.cuh"
 #include "ring.h"
+#include "shared_limit.h"
 #include "slice.cuh"
 
 namespace kernels::softmax {
@@ -281,10 +282,8 @@ cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Rin
                         cudaStream_t stream) {
   auto* kernel = &ring_kernel<Slices, kThreads, kWriters>;
   const int bytes = ring.stages * Slices::room(ring.piece()) * 16;
-  cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error != cudaSuccess) return error;
   if (ring.team > 1) {
-    error = cudaMemsetAsync(published, 0xff, rows * ring.team * sizeof(Partial), stream);
+    const cudaError_t error = cudaMemsetAsync(published, 0xff, rows * ring.team * sizeof(Partial), stream);
     if (error != cudaSuccess) return error;
   }
   cudaLaunchAttribute together;  // a block that waits for another must not keep it from starting
@@ -297,7 +296,9 @@ cudaError_t launch_ring(const typename Slices::All& all, int64_t rows, const Rin
   config.stream = stream;
   config.attrs = &together;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, all, ring, static_cast<Partial*>(published));
+  return with_shared_bytes(kernel, bytes, [&] {
+    return cudaLaunchKernelEx(&config, kernel, all, ring, static_cast<Partial*>(published));
+  });
 }
 
 }  // namespace kernels::softmax

@@ -14,6 +14,14 @@ constexpr int kBlocks = 5;                  // to an SM, that registers are kept
 constexpr int64_t kSliceBytes = 32 * 1024;  // to aim at
 constexpr int64_t kLeastBytes = 8 * 1024;   // less is not worth a block
 constexpr int64_t kMostBytes = 224 * 1024;  // of a slice
+constexpr int kOwnBytes = 2048;             // of a block beside it
+static_assert(sizeof(Barrier) + sizeof(RowPairs<kThreads / kWarp>) + kLine * 16 <= kOwnBytes);
+
+// Blocks of a cluster to choose. No card has promised to run more than 8; those of data centers do.
+int most_blocks() {
+  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
+  return major == 9 || major == 10 ? kMaxCluster : 8;
+}
 
 }  // namespace
 
@@ -26,9 +34,11 @@ Staged staged_for(const Task& task, int cluster) {
       const int64_t bytes = slice_of(cluster) * 16 - 128;
       return bytes <= (task.rows * cluster < blocks ? kLeastBytes : kSliceBytes);
     };
-    for (cluster = 1; cluster < kMaxCluster && !small();) cluster *= 2;
+    const int most = most_blocks();
+    for (cluster = 1; cluster < most && !small();) cluster *= 2;
   }
-  if (cluster < 1 || cluster > kMaxCluster || slice_of(cluster) * 16 > kMostBytes) return {};
+  const int64_t room = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes;
+  if (cluster < 1 || cluster > kMaxCluster || slice_of(cluster) * 16 > std::min(kMostBytes, room)) return {};
   return {cluster, static_cast<int>(slice_of(cluster))};
 }
 

@@ -6,6 +6,7 @@
 
 #include "cluster.cuh"
 #include "held.cuh"
+#include "shared_limit.h"
 
 namespace kernels::softmax {
 
@@ -69,9 +70,9 @@ template <typename T, int kThreads, int kBlocks, int kBatch, bool kShifted>
 cudaError_t launch_staged(const Rows<T>& all, int cluster, int slice, cudaStream_t stream) {
   auto* kernel = &staged_kernel<T, kThreads, kBlocks, kBatch, kShifted>;
   const int bytes = Held<T, kShifted>::room(slice) * 16;
-  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error != cudaSuccess) return error;
-  return launch_together(kernel, all.rows * cluster, kThreads, bytes, cluster, stream, all, slice);
+  return with_shared_bytes(kernel, bytes, [&] {
+    return launch_together(kernel, all.rows * cluster, kThreads, bytes, cluster, stream, all, slice);
+  });
 }
 
 }  // namespace kernels::softmax

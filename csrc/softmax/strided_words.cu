@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "current_device.h"
+#include "shared_limit.h"
 
 namespace kernels::softmax {
 namespace {
@@ -41,8 +42,6 @@ template <typename T, typename P>
 cudaError_t launch(const Strided& task) {
   auto* kernel = &words_kernel<T, P>;
   const int bytes = static_cast<int>(pieces_of(task)) * 16;
-  const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (error != cudaSuccess) return error;
   constexpr int kOwn = P::kThreads * (Word<T>::kCount * sizeof(Partial) + sizeof(Whole<T>)) + kReservedBytes;
   const int room = device_attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor);
   const int resident = std::clamp(room / (bytes + kOwn), 1, P::kResident);
@@ -56,8 +55,10 @@ cudaError_t launch(const Strided& task) {
                       static_cast<int>(task.length * task.inner),
                       static_cast<int>(task.inner),
                       P::kThreads / slots * slots};
-  kernel<<<static_cast<unsigned>(blocks), P::kThreads, bytes, task.stream>>>(all);
-  return cudaGetLastError();
+  return with_shared_bytes(kernel, bytes, [&] {
+    kernel<<<static_cast<unsigned>(blocks), P::kThreads, bytes, task.stream>>>(all);
+    return cudaGetLastError();
+  });
 }
 
 template <typename T>

@@ -39,7 +39,7 @@ inline Design design_for(const Task& task) {
   if (task.vectors() <= most_in_block(task)) return Design::kVector;
   if (!has_clusters()) return Design::kOnline;
   if (fills_a_block(task)) return Design::kCluster;
-  if (task.vectors() <= kMostStagedVectors) return Design::kStaged;
+  if (task.vectors() <= kMostStagedVectors && staged_for(task, 0).cluster > 0) return Design::kStaged;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
 

@@ -17,7 +17,8 @@ def softmax(x: torch.Tensor, dim: int = -1, cluster: int = 0) -> torch.Tensor:
     `cluster` blocks (1 to 16) share a row; 0 chooses. Rows may start anywhere; only slices whose elements are
     not neighbours are copied first, within the call. Raises NotImplementedError for slices of more than
     3669760 bytes, another dtype, a GPU before compute capability 9.0, or where autograd would record the
-    call; RuntimeError where the asked-for blocks hold less than a row.
+    call; RuntimeError where the asked-for blocks, or those of this GPU, hold less than a row, and for more
+    blocks than a grid has (2^31 - 1).
     """
     forward_only("cuda_staged", x, dtypes=UP_TO_FLOAT32)
     refuse_before_hopper("cuda_staged", x)
