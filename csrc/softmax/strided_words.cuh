@@ -156,25 +156,27 @@ __global__ void __launch_bounds__(P::kThreads, P::kResident)
     Whole<T> its[kPer];
 #pragma unroll
     for (int j = 0; j < kPer; ++j) its[j] = wholes[entry[j] % columns];
-    T* to = mine.to;
-    uint32_t last = 0;
     const uint32_t zero = blockDim.y - 1;
+    const Share<T> ours(all, row + zero,
+                        base);  // anew: kept meanwhile, it would take registers that words need
+    T* to = ours.to;
+    uint32_t last = 0;
     over_words<P::kWords>(most, [&](int w) {
       float values[kPer];
       Word<T>::widen(words[w], zero, values);
 #pragma unroll
       for (int j = 0; j < kPer; ++j) values[j] = its[j].curve(values[j]) * its[j].scale;
       const uint32_t bits = Word<T>::narrow(values);
-      store_word(to, bits, w < mine.words && w != mine.last && !(w == 0 && mine.leads));
+      store_word(to, bits, w < ours.words && w != ours.last && !(w == 0 && ours.leads));
       if constexpr (kPer > 1) {
-        if (w == 0 && mine.leads) to[1] = convert<T>(values[1]);
-        if (w == mine.last) last = bits;
+        if (w == 0 && ours.leads) to[1] = convert<T>(values[1]);
+        if (w == ours.last) last = bits;
       }
       to += all.active * kPer;
     });
     if constexpr (kPer > 1) {
-      if (mine.last >= 0)
-        *reinterpret_cast<unsigned short*>(mine.to + mine.last * all.active * kPer) = last & 0xffff;
+      if (ours.last >= 0)
+        *reinterpret_cast<unsigned short*>(ours.to + ours.last * all.active * kPer) = last & 0xffff;
     }
   }
 }
