@@ -65,7 +65,9 @@ struct Plan {
   static constexpr bool kShared = kSharedOf;  // clusters of up to kMostShare have a tile
   static constexpr int kDeep = (kAhead + kVectors / kBatch - 1) / (kVectors / kBatch);  // tiles on the way
   static constexpr int kBatches = kVectors / kBatch, kWarps = kThreads / kWarp;
-  static constexpr int kResident = 8192 / (kThreads * kVectors);
+  // By registers for what a thread holds; of blocks of a warp not all 32 that there may be, or those would
+  // spill.
+  static constexpr int kMost = 8192 / (kThreads * kVectors), kResident = kMost < 24 ? kMost : 24;
   static_assert(kVectors % kBatch == 0, "A tile is whole batches.");
 
   template <typename T>
