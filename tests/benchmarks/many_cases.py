@@ -3,8 +3,9 @@
     python tests/benchmarks/many_cases.py [--cases 1000] [--every 100] [--csv many_cases.csv]
 
 One run on the CPU over as many shapes of a tiny add. What the parent waits for in `prove` and `measure`
-requests is build, check and timing; the report at the end is told apart; the rest of the wall time is
-planning, switching cases and recording. Resident memory is that of the parent and of its worker.
+requests is build, check and timing; the rest of the time from the first row to the last is switching cases
+and recording, and planning, which comes before, is timed once more. Resident memory is that of the parent,
+of its worker and of the judge.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from pathlib import Path
 
 from runner import driver
 from runner.config import compose
+from runner.plan import plan
 from runner.process import supervisor
 from runner.record.folder import Record
 from runner.report import report
 
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 WAITED: collections.Counter[str] = collections.Counter()
+MOMENTS: list[
+    tuple[float, collections.Counter[str]]
+] = []  # at each row: when, and what was waited for by then
+WORK = ("expect", "prove", "measure")  # the right answer is asked for first
 
 
 def resident_mb(pid: int | str) -> float:
@@ -47,6 +53,7 @@ def watch(every: int) -> list[tuple[int, float, float, float]]:
 
     def noted_add(self, row):
         add(self, row)
+        MOMENTS.append((time.perf_counter(), WAITED.copy()))
         if len(self.rows) % every == 0:
             pids = {device.judges: worker._process.pid for device, worker in driver._POOL.items()}
             sizes = (resident_mb(pid) for pid in ("self", pids[False], pids[True]))
@@ -78,18 +85,24 @@ def main() -> None:
         start = time.perf_counter()
         outcome = driver.execute(settings, show=False)
         wall = time.perf_counter() - start
-    per_case = 1e3 / len(outcome.rows)
-    first = WAITED["hello"] + WAITED["ceilings"] + WAITED["report"]
-    work = WAITED["expect"] + WAITED["prove"] + WAITED["measure"]  # the right answer is asked for first
+    start = time.perf_counter()
+    plan(settings)
+    planned = time.perf_counter() - start
+    (first, before), (last, after) = MOMENTS[0], MOMENTS[-1]  # the worker's start and all imports lie before
+    per_case = 1e3 / (len(MOMENTS) - 1)
+    spent = {name: (after[name] - before[name]) * per_case for name in after}
+    work = sum(spent[name] for name in WORK)
+    planning = 1e3 * planned / len(outcome.rows)
     print(f"{len(outcome.rows)} cases in {wall:.1f} s")
     print(
         f"composed and validated once {composed:.2f} s, the worker's start {WAITED['hello']:.2f} s, ", end=""
     )
     print(f"ceilings {WAITED['ceilings']:.2f} s, report {WAITED['report']:.2f} s")
-    print(f"build, check and timing   {work * per_case:6.2f} ms a case")
-    print(f"all else                  {(wall - first - work) * per_case:6.2f} ms a case, of which")
+    print(f"build, check and timing   {work:6.2f} ms a case")
+    print(f"all else                  {planning + (last - first) * per_case - work:6.2f} ms a case, of which")
+    print(f"  {'planning':23} {planning:6.2f}")
     for name in ("open", "close"):
-        print(f"  {name:23} {WAITED[name] * per_case:6.2f}")
+        print(f"  {name:23} {spent[name]:6.2f}")
     for count, *sizes in notes:
         words = "after {:5} cases: parent {:6.1f} MB, worker {:6.1f} MB, judge {:6.1f} MB"
         print(words.format(count, *sizes))
