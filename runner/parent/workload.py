@@ -123,7 +123,7 @@ class WorkloadRun:
         limit_us, roof = operations.limit_us(one, lambda *amounts: _time(ceilings, profile, *amounts))
         pattern = rules.pattern_of(one)
         waited = sum(row["idle_us"] for row in profile.syncs if _belongs(row, one))
-        waited += profile.loader()[1] if one.kind == "loader" and profile.on_gpu else 0.0
+        waited += profile.loader[1] if one.kind == "loader" and profile.on_gpu else 0.0
         return rules.Finding(
             operation=one,
             step=step,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ class Profiled:
     def device_us(self) -> float:
         return sum(each.us for each in self.operations)
 
+    @cached_property
     def loader(self) -> tuple[float, float]:
         """Of a step among others: what the host waits for its loader, and the device stands still for it."""
         waited, idle = overlap.loading(self.plain, LOOP)
@@ -103,8 +105,8 @@ class Profiled:
             "busy_percent": step.busy_percent if self.on_gpu else "",
             "bound": step.bound,
             **{f"{phase}_us": us for phase, us in phases.items()},
-            "loader_us": self.loader()[0],
-            "loader_idle_us": self.loader()[1] if self.on_gpu else "",
+            "loader_us": self.loader[0],
+            "loader_idle_us": self.loader[1] if self.on_gpu else "",
             "python_us": step.python_us,
             "kernels": step.kernels if self.on_gpu else "",
             "launch_us": loop.launch_us / LOOPS if self.on_gpu else "",
