@@ -8,6 +8,8 @@
 
 namespace kernels::softmax {
 
+constexpr int kReservedBytes = 1024;  // of shared memory, by the system for each block
+
 // x and y are [outer, length, inner], with at least one element; softmax goes along `length`. In x `pitch`
 // elements lie between two neighbours along it and `stride` between two outer indices; y is contiguous.
 // float32, float16 or bfloat16.

@@ -8,11 +8,10 @@
 namespace kernels::softmax {
 namespace {
 
-constexpr int kReservedBytes = 1024;  // of shared memory, by the system for each block
-constexpr int kEach = 16;             // vectors of a thread
-constexpr int kMostThreads = 512;     // of a block
-constexpr int kSmallest = 256;        // vectors of a tile for a warp with half as many, where powers are kept
-constexpr int kAheadOf = 6;           // batches on their way, of a quarter of that
+constexpr int kEach = 16;          // vectors of a thread
+constexpr int kMostThreads = 512;  // of a block
+constexpr int kSmallest = 256;     // vectors of a tile for a warp with half as many, where powers are kept
+constexpr int kAheadOf = 6;        // batches on their way, of a quarter of that
 
 // Rows of less than a vector, which a vector holds a whole number of, as rows of one vector.
 bool narrow(const Strided& task) {

@@ -10,8 +10,6 @@
 namespace kernels::softmax {
 namespace {
 
-constexpr int kReservedBytes = 1024;  // of shared memory, by the system for each block
-
 // Threads, words of each, and blocks that an SM holds: registers are for 32768 words of an SM.
 template <int kThreads, int kWords, int kResident>
 struct Block {
