@@ -204,12 +204,15 @@ def test_every_width_of_the_designs(own, dtype):
             assert_right(own, randn(7, cols, dtype=dtype), randn(7, cols + 3, dtype=dtype)[:, 3:])
 
 
+# As test_every_width_of_the_designs, where rows start anywhere: the ends of the widths of other designs.
 @pytest.mark.gpu
-@pytest.mark.parametrize("cols", [40, 80, 160, 288, 640, 1280, 2560, 5120, 8704])
-def test_every_width_of_rows_read_an_element_a_load(cols):
-    fn = load("softmax", "cuda_vector")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cols", [40, 80, 160, 288, 306, 626, 640, 1280, 2560, 5120, 8704, 10226, 20466])
+def test_every_width_of_rows_that_start_anywhere(cols, dtype):
+    fn = load("softmax", "tuned")
     for width in (cols, cols + 1):
-        assert_right(fn, randn(7, width), randn(7, width + 3)[:, 3:])
+        x, upstream = randn(37, width, dtype=dtype), randn(37, width + 3, dtype=dtype)[:, 3:]
+        assert_right(fn, x, upstream)
 
 
 # More rows than are on their way at once; slices of one piece and of several; lines that start before a row.

@@ -16,7 +16,7 @@ struct GradTask {
 // All return cudaErrorInvalidConfiguration for rows that they cannot hold.
 cudaError_t vector_backward(const GradTask& task);  // registers of a warp where they suffice, else of a block
 cudaError_t block_backward(const GradTask& task);   // registers of a block
-cudaError_t scalar_backward(const GradTask& task);  // the same an element a load, float32
+cudaError_t scalar_backward(const GradTask& task);  // the same an element a load
 bool scalar_is_faster(const GradTask& task);
 // Registers of a cluster of `blocks` blocks of `threads`; 0 chooses. sm_90
 cudaError_t cluster_backward(const GradTask& task, int blocks, int threads);
@@ -25,8 +25,5 @@ cudaError_t online_backward(const GradTask& task);  // any width, read twice
 // As the forward's.
 Ring ring_for(const GradTask& task, int team);
 cudaError_t ring_backward(const GradTask& task, const Ring& ring, void* scratch);
-
-// Elements of a row that a block's registers hold, read one by one.
-constexpr int64_t kMostScalarCols = 1024 * 17;
 
 }  // namespace kernels::softmax

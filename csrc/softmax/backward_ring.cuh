@@ -1,5 +1,5 @@
-// The backward in a ring: a stage holds a piece of a block's slices of g and y of one row. Some warps read it
-// for the dot product; others read it again when the team has summed those.
+// The backward in a ring: a stage holds a piece of a block's slices of g and y of one row. It is read for the
+// dot product, and again when the team has summed those.
 #pragma once
 
 #include "backward.cuh"
@@ -52,9 +52,9 @@ struct GradPiece {
 #endif
   // A pair under a largest element of 0, so that the ring's way to join pairs only adds.
   template <int kThreads>
-  __device__ Partial reduce(int thread) const {
+  __device__ Partial reduce() const {
     Partial mine{0, 0};
-    for (int v = begin + thread; v < end; v += kBatch * kThreads) {
+    for (int v = begin + static_cast<int>(threadIdx.x % kThreads); v < end; v += kBatch * kThreads) {
       uint4 g_bits[kBatch], y_bits[kBatch];
       read<kThreads>(v, g_bits, y_bits);
       mine.sum += dot<T>(g_bits, y_bits);
@@ -62,8 +62,8 @@ struct GradPiece {
     return mine;
   }
   template <int kThreads>
-  __device__ void write(int thread, const Partial& whole) const {
-    for (int v = begin + thread; v < end; v += kBatch * kThreads) {
+  __device__ void write(const Partial& whole) const {
+    for (int v = begin + static_cast<int>(threadIdx.x % kThreads); v < end; v += kBatch * kThreads) {
       uint4 g_bits[kBatch], y_bits[kBatch];
       read<kThreads>(v, g_bits, y_bits);
 #pragma unroll
@@ -106,8 +106,14 @@ struct GradSlices : Share {
 #if __CUDA_ARCH__ >= 900
   __device__ void fetch(const Turn& turn, Barrier& full) const { at(turn).fetch(full); }
 #endif
-  __device__ static Partial joined(const Partial& a, const Partial& b) { return {0, a.sum + b.sum}; }
-  __device__ static Partial of_warp(const Partial& mine) { return {0, lanes_sum<kWarp>(mine.sum)}; }
+  template <int kThreads>
+  __device__ Partial reduce(const GradPiece<T, kAligned>& piece) const {
+    return piece.template reduce<kThreads>();
+  }
+  template <int kThreads>
+  __device__ void write(const GradPiece<T, kAligned>& piece, const Partial& whole) const {
+    piece.template write<kThreads>(whole);
+  }
 };
 
 }  // namespace kernels::softmax

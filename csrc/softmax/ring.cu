@@ -27,7 +27,7 @@ Ring ring_of(const RingLoad& load, int team) {
   if (!has_clusters()) return {};
   const int blocks = device_attribute(cudaDevAttrMultiProcessorCount);
   const int64_t bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - load.control_bytes;
-  const int64_t room = bytes / 16 / load.tensors;
+  const int64_t room = bytes / 16;
   const auto slice_of = [&](int64_t blocks) {
     return ceil_div(load.vectors, blocks * load.step) * load.step + load.beside;
   };
@@ -51,7 +51,7 @@ Ring ring_of(const RingLoad& load, int team) {
 Ring ring_for(const Task& task, int team) {
   constexpr int kControlBytes = sizeof(Control<kThreads<float> / kWarp>);
   return ring_of(
-      {task.rows, task.line_vectors(), task.shifted() ? kLine : 0, 1, depth_of(task), kControlBytes, kLine},
+      {task.rows, task.line_vectors(), task.shifted() ? kLine : 0, depth_of(task), kControlBytes, kLine},
       team);
 }
 

@@ -79,6 +79,12 @@ struct Turn {
   }
 };
 
+// The pair of two parts.
+__device__ __forceinline__ Partial joined(const Partial& a, const Partial& b) {
+  const float largest = fmaxf(a.largest, b.largest);
+  return {largest, rescaled(a, largest) + rescaled(b, largest)};
+}
+
 // Which rows, and which part of each, a block has: what the slices of every op start from.
 struct Share {
   Ring ring;
@@ -98,51 +104,42 @@ struct Share {
   __device__ void advance(Turn& turn) const { turn.next(ring); }
 };
 
-// A block's part of one row, and the shared memory that gets it; a shifted one needs the vector behind it
-// too.
-template <typename T, bool kAligned>
-struct Slice {
-  Row<T, kAligned> row;
-  uint4* memory;
-  int begin, end;
-
-  __device__ Slice(const Row<T, kAligned>& row, const Share& share, uint4* memory)
-      : row(row),
-        memory(memory),
-        begin(share.part * share.ring.slice),
-        end(min(row.vectors(), begin + share.ring.slice)) {}
-
-  __host__ __device__ static constexpr int room(int slice) { return slice + (kAligned ? 0 : 1); }
-
-  __device__ Piece piece() const { return {row, begin, end}; }
-
-  // Vectors first, first + step, ... of the row; past the slice's end and outside the row, `outside`.
-  template <int kCount>
-  __device__ void read(int first, int step, uint4 outside, uint4 (&bits)[kCount]) const {
-    read_slice(row, begin, end, memory, first, step, outside, bits);
-  }
-};
-
 #if __CUDA_ARCH__ >= 900
+// `mine`: of the pieces of this row that this thread has reduced; the row's last piece tells the publisher.
+template <int kThreads, typename Slices, typename Slice>
+__device__ __forceinline__ void reduce_stage(const Slices& slices, const Slice& slice, const Turn& turn,
+                                             Partial& mine, Control<kThreads / kWarp>& control) {
+  const Partial piece = slices.template reduce<kThreads>(slice);
+  mine = turn.piece == 0 ? piece : joined(mine, piece);
+  if (turn.piece < slices.ring.pieces - 1) return;
+  const Partial all = of_warp(mine);
+  if (threadIdx.x % kWarp != 0) return;
+  control.partials[turn.slot][threadIdx.x / kWarp] = all;
+  control.reduced[turn.slot].arrive();
+}
+
+template <int kThreads, typename Slices, typename Slice, int kWarps>
+__device__ __forceinline__ void write_stage(const Slices& slices, const Slice& slice, const Turn& turn,
+                                            Control<kWarps>& control) {
+  slices.template write<kThreads>(slice, control.whole[turn.slot]);
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) control.empty[turn.stage].arrive();
+}
+
+// Those who reduce and write in turn.
 template <int kThreads, typename Slices>
 __device__ __forceinline__ void work(const Slices& slices, Control<kThreads / kWarp>& control) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Turn reducing = slices.first(), writing = slices.first();
+  Partial mine{};
   for (int ahead = 0; slices.has(writing);) {
     if (slices.has(reducing)) {
       control.full[reducing.stage].wait(reducing.parity);
-      const Partial mine = of_warp(slices.template reduce<kThreads>(reducing));
-      if (lane == 0) {
-        control.partials[reducing.stage][warp] = mine;
-        control.reduced[reducing.stage].arrive();
-      }
+      reduce_stage<kThreads>(slices, slices.at(reducing), reducing, mine, control);
       slices.advance(reducing);
     }
     if (ahead++ < slices.ring.lag) continue;
-    control.ready[writing.stage].wait(writing.parity);
-    slices.template write<kThreads>(writing, control.whole[writing.stage]);
-    __syncwarp();
-    if (lane == 0) control.empty[writing.stage].arrive();
+    if (writing.piece == 0) control.ready[writing.slot].wait(writing.slot_parity);
+    write_stage<kThreads>(slices, slices.at(writing), writing, control);
     slices.advance(writing);
   }
 }
@@ -150,31 +147,22 @@ __device__ __forceinline__ void work(const Slices& slices, Control<kThreads / kW
 // Those who reduce and do not write: they never wait for the exchange.
 template <int kThreads, typename Slices>
 __device__ __forceinline__ void reduce_all(const Slices& slices, Control<kThreads / kWarp>& control) {
-  const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   Partial mine{};
   for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
     const auto slice = slices.at(turn);
     control.full[turn.stage].wait(turn.parity);
-    const Partial piece = slice.template reduce<kThreads>(threadIdx.x);
-    mine = turn.piece == 0 ? piece : slices.joined(mine, piece);
-    if (turn.piece < slices.ring.pieces - 1) continue;
-    const Partial all = slices.of_warp(mine);
-    if (lane != 0) continue;
-    control.partials[turn.slot][warp] = all;
-    control.reduced[turn.slot].arrive();
+    reduce_stage<kThreads>(slices, slice, turn, mine, control);
   }
 }
 
 // Those who write and do not reduce: they never wait for a load.
 template <int kThreads, typename Slices, int kWarps>
-__device__ __forceinline__ void write_all(const Slices& slices, Control<kWarps>& control, int thread) {
+__device__ __forceinline__ void write_all(const Slices& slices, Control<kWarps>& control) {
   for (Turn turn = slices.first(); slices.has(turn); slices.advance(turn)) {
     const auto slice = slices.at(turn);
     if (turn.piece == 0) control.ready[turn.slot].wait(turn.slot_parity);
     control.full[turn.stage].wait(turn.parity);  // long ended: shows what the copy engine wrote
-    slice.template write<kThreads>(thread, control.whole[turn.slot]);
-    __syncwarp();
-    if (thread % kWarp == 0) control.empty[turn.stage].arrive();
+    write_stage<kThreads>(slices, slice, turn, control);
   }
 }
 
@@ -241,13 +229,15 @@ __device__ __forceinline__ void poll_parts(const Slices& slices, Control<kWarps>
 }
 #endif
 
-// kWriters: threads that write what kThreads others have reduced; 0: those do both, slices of one piece.
+// kWriters: threads that write what kThreads others have reduced; 0: those do both.
 // grid: teams * ring.team blocks, all of them resident at once where a team has more than one.
 // published: [rows, ring.team], all ones.
 template <typename Slices, int kThreads, int kWriters>
 __global__ void __launch_bounds__(kThreads + kWriters + kRoleWarps<kWriters> * kWarp, 1)
     ring_kernel(typename Slices::All all, Ring ring, Partial* published) {
 #if __CUDA_ARCH__ >= 900
+  static_assert(kThreads % (kWriters ? kWriters : 1) == 0,
+                "Writers are told apart by threadIdx.x % kWriters.");
   constexpr int kWarps = kThreads / kWarp, kWriting = (kWriters ? kWriters : kThreads) / kWarp;
   extern __shared__ __align__(kStageBoundary) unsigned char memory[];
   __shared__ Control<kWarps> control;
@@ -265,7 +255,7 @@ __global__ void __launch_bounds__(kThreads + kWriters + kRoleWarps<kWriters> * k
   const int writer = static_cast<int>(threadIdx.x) - kThreads, role = (writer - kWriters) / kWarp;
   if constexpr (kWriters > 0) {
     if (writer < 0) reduce_all<kThreads>(slices, control);
-    if (writer >= 0 && writer < kWriters) write_all<kWriters>(slices, control, writer);
+    if (writer >= 0 && writer < kWriters) write_all<kWriters>(slices, control);
   } else {
     if (writer < 0) work<kThreads>(slices, control);
   }

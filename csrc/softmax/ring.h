@@ -15,7 +15,7 @@ struct Ring {
   int teams;       // rows in flight
   int slice;       // vectors of a row that a block holds
   int stages;      // slices, or pieces of them, that a block holds, more than `lag`
-  int lag;         // rows that a block reduces before it writes the first of them
+  int lag;         // stages that a block reduces before it writes the first, where the same warps do both
   int pieces = 1;  // in which a slice comes and goes, each in a stage of its own
 
   // Vectors of a row that a stage holds, whole lines of 128 bytes where a slice has several pieces.
@@ -28,7 +28,6 @@ struct Ring {
 struct RingLoad {
   int64_t rows, vectors;  // of a row of one tensor
   int64_t beside;         // vectors more in shared memory for a slice that is shifted
-  int tensors;            // whose rows are held together
   int64_t deep;           // stages that a ring should have
   int control_bytes;      // of shared memory beside the stages
   int64_t step = 1;       // vectors of which a slice is a multiple

@@ -25,12 +25,12 @@ struct ForwardSlices : Share {
   __device__ void fetch(const Turn& turn, Barrier& full) const { at(turn).fetch(full); }
 #endif
   template <int kThreads>
-  __device__ Partial reduce(const Turn& turn) const {
-    return at(turn).template reduced<kThreads, kBatch>();
+  __device__ Partial reduce(const Held<T, kShifted>& slice) const {
+    return slice.template reduced<kThreads, kBatch>();
   }
   template <int kThreads>
-  __device__ void write(const Turn& turn, const Partial& whole) const {
-    at(turn).template write<kThreads, kBatch>(whole);
+  __device__ void write(const Held<T, kShifted>& slice, const Partial& whole) const {
+    slice.template write<kThreads, kBatch>(whole);
   }
 
  private:

@@ -76,19 +76,21 @@ inline StridedDesign strided_design_for(const Strided& task) {
 
 // Of the backward; the widths are those of one tensor, and both rows are held.
 // design     | rows                                          | because
-// vector     | up to 64 KiB                                  | in registers, no exchange between blocks
+// vector     | up to 64 KiB; 16 bits, not aligned, 40 KiB    | in registers, no exchange between blocks
 // cluster    | whole vectors, on sm_90, up to kMostTogether  | in registers, an exchange within a cluster
 // ring       | wider, on sm_90, while a team holds the row   | in shared memory, read once
 // online     | the others                                    | read twice, any card
 // row        | float64                                       | the plain kernel: nobody trains in float64
 constexpr int64_t kMostTogether = 16384, kMostHalfTogether = 8192;  // vectors in float32, in 16 bits
+constexpr int64_t kMostHalfOdd = 2560;  // a block of 1024 with masks and shifts is alone on its SM
 inline Design design_for(const GradTask& task) {
   const Task& rows = task.g_to_dx;
   const int64_t vectors = rows.vectors();
   if (!rows.known()) return Design::kRow;
-  if (vectors <= kMostVectors) return Design::kVector;
-  if (!has_clusters()) return Design::kOnline;
-  const int64_t most = rows.dtype == Dtype::kFloat32 ? kMostTogether : kMostHalfTogether;
+  const bool half = rows.dtype != Dtype::kFloat32, clusters = has_clusters();
+  if (vectors <= (half && clusters && !rows.aligned() ? kMostHalfOdd : kMostVectors)) return Design::kVector;
+  if (!clusters) return Design::kOnline;
+  const int64_t most = half ? kMostHalfTogether : kMostTogether;
   if (rows.aligned() && vectors <= most) return Design::kCluster;
   return ring_for(task, 0).team > 0 ? Design::kRing : Design::kOnline;
 }
