@@ -7,9 +7,11 @@ namespace {
 template <typename T>
 cudaError_t by_width(const GradRows<T>& all, int64_t vectors, cudaStream_t stream) {
   // Masks and shifts cost a warp as much for one lane's vector as for all: few lanes with many vectors.
-  if (!all.g_to_dx.aligned && sizeof(T) == 2 && vectors > 16) {
-    if (vectors <= 8 * 5) return launch_warp_backward<T, 8, 5, 1>(all, stream);
-    if (vectors <= 16 * 5) return launch_warp_backward<T, 16, 5, 1>(all, stream);
+  if constexpr (sizeof(T) == 2) {
+    if (!all.g_to_dx.aligned && vectors > 16) {
+      if (vectors <= 8 * 5) return launch_warp_backward<T, 8, 5, 1>(all, stream);
+      if (vectors <= 16 * 5) return launch_warp_backward<T, 16, 5, 1>(all, stream);
+    }
   }
   if (vectors <= 1) return launch_warp_backward<T, 1, 1, 2>(all, stream);
   if (vectors <= 2) return launch_warp_backward<T, 2, 1, 2>(all, stream);
