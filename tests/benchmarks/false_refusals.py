@@ -1,7 +1,8 @@
 """Is a true variant ever refused? Every variant of the ops, by dtype and direction, on many secret seeds.
 
     python tests/benchmarks/false_refusals.py [--ops add,cdist,gelu,softmax] [--seeds 50] [--device cpu]
-        [--interpreted-seeds 3] [--skip compile,...] [--shapes '[{rows: 5, cols: 257}]'] [--minutes 20]
+        [--interpreted-seeds 3] [--variants all] [--skip compile,...] [--dtypes '[float32]']
+        [--shapes '[{rows: 5, cols: 257}]'] [--minutes 20]
 
 Checks as a run does, with the same judge and the same rule, in one process: inputs, reference, both calls,
 the odd shape, layouts, scales and infinities beside the case; global state is not compared. A variant is
@@ -32,7 +33,6 @@ SMALL = {
     "gelu": "[{rows: 5, cols: 205}]",
     "softmax": "[{rows: 5, cols: 257}]",
 }
-DTYPES = "[float32,bfloat16,float16]"
 ATTRIBUTES = {
     "add": [],
     "cdist": ["attrs.p=[2.0,1.0,3.0]"],
@@ -123,7 +123,12 @@ class Check:
 def settings_of(op: str, arguments: argparse.Namespace) -> Any:
     from runner.config.compose import compose
 
-    words = [f"op={op}", "variant=all", f"dtype={DTYPES}", "direction=[forward,backward]"]
+    words = [
+        f"op={op}",
+        f"variant={arguments.variants}",
+        f"dtype={arguments.dtypes}",
+        "direction=[forward,backward]",
+    ]
     words += [f"shapes={arguments.shapes or SMALL[op]}", f"device={arguments.device}", "mode=check"]
     return compose(words + ATTRIBUTES[op])
 
@@ -172,7 +177,9 @@ def main() -> int:
     parser.add_argument("--ops", default="add,cdist,gelu,softmax")
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--interpreted-seeds", type=int, default=3)
-    parser.add_argument("--skip", default="")
+    parser.add_argument("--variants", default="all")
+    parser.add_argument("--skip", default="", help="variants to leave out")
+    parser.add_argument("--dtypes", default="[float32,bfloat16,float16]")
     parser.add_argument("--shapes", default="", help="for one op: YAML, as on the runner's command line")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--minutes", type=float, default=20.0, help="for each op")
