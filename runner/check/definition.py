@@ -236,15 +236,15 @@ class _Totals:
         return math.sqrt(square) / self.expected.norm if self.expected.norm else math.inf if square else 0.0
 
     def _reason(self, relative: float) -> str:
-        limit, words = self.bound.norm, self.bound.words
         if self.strange:
             return f"{self.strange} elements differ in being finite, the first at {self.first}"
-        if relative > limit:
-            return f"norm-relative error {relative:.2e} is over {words}, {limit:.1e}"
-        if not self.bad:
-            return ""
-        share = 100.0 * self.bad / self.expected.values.numel()
-        return f"{self.bad} elements ({share:.3g} %) beyond {words}; the worst at {self.worst}"
+        if self.bad:
+            share = 100.0 * self.bad / self.expected.values.numel()
+            return f"{self.bad} elements ({share:.3g} %) beyond {self.bound.words}; the worst at {self.worst}"
+        if relative > self.bound.norm:
+            limit = f"{self.bound.norm_words}, {self.bound.norm:.1e}"
+            return f"norm-relative error {relative:.2e} is over {limit}"
+        return ""
 
 
 def _ulp(size: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

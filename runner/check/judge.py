@@ -181,8 +181,8 @@ class Judge:
             return {"status": "failed", "reason": str(failed)}
         draw, key = self.draws[position], canonical(kwargs)
         builtin = self._builtin(position, draw, key) if full else None
-        limits = [None] * len(expected) if builtin is None else [one.scaled_err for one in builtin]
-        bounds = [bound(e.dtype, accuracy, unit, lim).at_most(e.apart) for e, lim in zip(expected, limits)]
+        limits = [None] * len(expected) if builtin is None else [one.norm_rel_err for one in builtin]
+        bounds = [bound(e.dtype, accuracy, unit, lim, e.apart) for e, lim in zip(expected, limits)]
         own = full and not self.cases[position].where
         found = self._probed(draw, (key, accuracy, unit), expected, bounds) if own else None
         parts = [Part(tuple(one.values.shape), one.dtype) for one in expected]
@@ -192,7 +192,7 @@ class Judge:
             return vars(Errors(reason=str(lost)))
         errors = [definition.compare(*each, full) for each in zip(copies, expected, bounds, strict=True)]
         self._synchronize()
-        told = vars(definition.worst(errors)) | {"over_builtin": _over(errors, builtin, accuracy)}
+        told = vars(definition.worst(errors)) | {"over_builtin": _over(errors, builtin)}
         return told | {"tolerance": bounds[0].element} | (vars(found) if found else {})
 
     def _probed(self, draw: _Draw, key: tuple, expected: list, bounds: list) -> probes.Found:
@@ -226,11 +226,10 @@ class Judge:
             torch.cuda.synchronize(self.device)
 
 
-def _over(errors: list[Errors], builtin: list[Errors] | None, accuracy: str) -> float | None:
-    """A variant's error over the built-in's, the worst of the outputs; None where that says nothing."""
+def _over(errors: list[Errors], builtin: list[Errors] | None) -> float | None:
+    """A variant's error over the built-in's, of norms; the worst of the outputs. None: that says nothing."""
     if builtin is None:
         return None
-    name = "norm_rel_err" if accuracy == "normwise" else "scaled_err"
-    pairs = [(getattr(mine, name), getattr(own, name)) for mine, own in zip(errors, builtin)]
+    pairs = [(mine.norm_rel_err, own.norm_rel_err) for mine, own in zip(errors, builtin)]
     ratios = [mine / own if own else 1.0 for mine, own in pairs if own or not mine]
     return max(ratios) if len(ratios) == len(pairs) else None
