@@ -47,11 +47,14 @@ class Session:
         }
         return {"ceilings": known}
 
-    def measure(self, indices, how, judge):
+    def measure(self, indices, how, judge, each):
         """Three trials each; a variant's code runs again before them, with `timed` set."""
         for index in indices:
             self.emit("step", index=index, stage="measure", what="trial")
-            exec(self.code(index), {"answer": {}, "pipe": pipe, "timed": True})
+            answer = {}
+            exec(self.code(index), {"answer": answer, "pipe": pipe, "timed": True})
+            if "changed" in answer:  # known whose it was only where each call is looked at
+                return {"tampered": index if each else None, "reason": f"changed {answer['changed']}"}
             self.shown(index, 2)
             time.sleep(float(os.environ.get("FAKE_SLOW_S", 0)))
         for index in indices:

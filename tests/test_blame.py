@@ -92,3 +92,11 @@ def test_a_worker_is_the_first_to_go(tmp_path):
     with open(f"/proc/{worker.pid}/oom_score_adj") as file:
         assert file.read().strip() == "1000"
     worker.kill()
+
+
+def test_who_changed_what_all_share_between_two_looks_is_found(tmp_path):
+    found = rows(tmp_path, {"first": "", "changes": "answer['changed'] = 'the umask'", "last": ""})
+    assert status(found) == {"first": "ok", "changes": "wrong", "last": "ok"}
+    assert (found["changes"]["stage"], found["changes"]["reason"]) == ("measure", "changed the umask")
+    (log,) = tmp_path.rglob("run.log")
+    assert "changed the umask: one of several calls, which are timed again" in log.read_text()

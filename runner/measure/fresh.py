@@ -10,6 +10,7 @@ VALUES, STORAGE = "values", "storage"  # new values in the same memory; new valu
 LEAST = 2  # rounds of each kind
 _SHARE = 0.15  # of the rounds, while there is time for it
 _JUDGED = 0.1  # of the other calls
+_LOOKED_AT = 1 / 16  # of the calls, once all that is allowed is spent
 _ALLOWED_S = 0.5  # per variant, or twice its timing, whichever is more
 _random = random.SystemRandom()  # the system's: it has no state that a variant could read
 
@@ -34,6 +35,10 @@ class Freshness:
         """Whether a call on inputs that were seen before is judged."""
         return self._affordable() and _random.random() < _JUDGED
 
+    def looked_at(self) -> bool:
+        """Whether what a call left behind is looked at: each, while that is allowed."""
+        return self.spent_s < self._allowed_s or _random.random() < _LOOKED_AT
+
     @property
     def lacking(self) -> bool:
         return min(self.counts.values()) < LEAST
@@ -44,7 +49,12 @@ class Freshness:
         return time.monotonic() - self._start - self.spent_s
 
     def _affordable(self) -> bool:
-        return self.spent_s < 0.5 * max(_ALLOWED_S * self._variants, 2 * self.timing_s)
+        """Half of what is allowed: the rest is for looking at what calls leave behind."""
+        return self.spent_s < 0.5 * self._allowed_s
+
+    @property
+    def _allowed_s(self) -> float:
+        return max(_ALLOWED_S * self._variants, 2 * self.timing_s)
 
     @contextmanager
     def checking(self):

@@ -20,6 +20,7 @@ class Timing:
         self._case = case  # a runner.parent.case.CaseRun
         self.run, self.planned, self.settings = case.run, case.planned, case.settings
         self.timed: dict[int, dict[str, Any]] = {}
+        self._each = False  # look at what every single call leaves behind
 
     def measure(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
         """False when a variant spoiled the measurement for all: it has its row, and the rest start again."""
@@ -30,12 +31,11 @@ class Timing:
     def _measured(self, worker: Worker, ceilings: dict[str, Any]) -> bool:
         self.timed = {}
         indices, how, judge = list(self._case.waiting), self.settings.measure, self.run.judge().pid
-        answer = self._case.events(worker, "measure", indices=indices, how=how, judge=judge)
+        told = {"indices": indices, "how": how, "judge": judge, "each": self._each}
+        answer = self._case.events(worker, "measure", **told)
         self.run.spent.on()
         if "tampered" in answer:
-            facts = {"status": "wrong", "stage": "measure", "reason": answer["reason"]}
-            self._case.row(self._case.waiting.pop(answer["tampered"]), facts)
-            self.run.replace_worker()
+            self._tampered(answer["tampered"], answer["reason"])
             return False
         self._log_cost(answer["checking_s"], answer["timing_s"], len(indices))
         common = {**answer["card"], "ceilings": ceilings, "baseline_ms": self._baseline_ms()}
@@ -52,6 +52,17 @@ class Timing:
             if self.settings.mode == "traps" and row["status"] == "ok":
                 self._traps(worker, index, row)
         return True
+
+    def _tampered(self, index: int | None, reason: str) -> None:
+        """The culprit has its row; where it might have been several, the next attempt finds out."""
+        self._each = index is None
+        if index is None:
+            words = "one of several calls, which are timed again and looked at one by one"
+            self.run.record.log.say(f"{self.planned.case.case_id}: {reason}: {words}")
+        else:
+            facts = {"status": "wrong", "stage": "measure", "reason": reason}
+            self._case.row(self._case.waiting.pop(index), facts)
+        self.run.replace_worker()
 
     def _log_cost(self, checking_s: float, timing_s: float, variants: int) -> None:
         """What the check of timed calls cost, for `run.log`."""

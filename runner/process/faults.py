@@ -59,8 +59,8 @@ def place(error: BaseException) -> str:
 
 
 class Tampered(Exception):
-    """A timed call changed what all variants share."""
+    """A timed call changed what all variants share; whose it was is None where it may be one of several."""
 
-    def __init__(self, index: int, what: str) -> None:
+    def __init__(self, index: int | None, what: str) -> None:
         super().__init__(f"right when checked, but when it was timed it changed {what}")
         self.index = index

@@ -14,10 +14,13 @@ from runner.process.faults import Tampered
 
 
 class Announcer(Watch):
-    """The watch of a `runner.worker.session.Session` over one measurement of the variants at `indices`."""
+    """The watch of a `runner.worker.session.Session` over one measurement of the variants at `indices`.
 
-    def __init__(self, session: Any, indices: list[int], timing: str) -> None:
-        self.session, self.indices, self.timing = session, indices, timing
+    `each`: look after each call at what it left; else only while that costs little beside the timing.
+    """
+
+    def __init__(self, session: Any, indices: list[int], timing: str, each: bool = False) -> None:
+        self.session, self.indices, self.timing, self.each = session, indices, timing, each
         self.case = session.cases[0]
         self.sampler = nvml.Sampler(session.card)
         self.sm_mhz: list[int | None] = []  # by round
@@ -26,6 +29,7 @@ class Announcer(Watch):
         self._round, self._kind = 0, ""
         self._judged: bool | None = None
         self._fault = ""
+        self._called: set[int] = set()  # since all was last seen to be as it was
 
     def step(self, index: int, what: str) -> None:
         self.session.emit("step", index=self.indices[index], stage="measure", what=what)
@@ -54,20 +58,31 @@ class Announcer(Watch):
                 self.case.outbox.put(self.case.tensors(output))
 
     def timed(self, index: int) -> None:
+        self._look(index, must=bool(self._judged))  # first: on changed inputs others' outputs are wrong
         if self._judged:
             place = {} if self._fault else self.case.outbox.place
             told = {"index": self.indices[index], "position": 0, "place": place, "fault": self._fault}
             with self.fresh.checking():
                 self.session.ask("output", **told, round=self._round, call="")
-        self.unharmed(index)
 
     def unharmed(self, index: int) -> None:
-        """A variant that changes an input or the process when it is timed is caught in the act."""
+        self._look(index, must=True)
+
+    def _look(self, index: int, must: bool) -> None:
+        """A variant that changes an input or the process when it is timed is caught at once, or soon after.
+
+        Then it may have been another's call: who it was is found when each call is looked at.
+        """
+        self._called.add(index)
+        if not (must or self.each or self.fresh.looked_at()):
+            return
         with self.fresh.checking():
-            if changed := self.session.state.changes():
-                raise Tampered(self.indices[index], f"global state: {changed}")
-            if names := self.case.changed():
-                raise Tampered(self.indices[index], f"its input {names}")
+            changed = self.session.state.changes()
+            names = "" if changed else self.case.changed()
+        if changed or names:
+            who = self.indices[index] if self._called == {index} else None
+            raise Tampered(who, f"global state: {changed}" if changed else f"its input {names}")
+        self._called.clear()
 
     @property
     def lacking(self) -> bool:

@@ -190,10 +190,13 @@ class Session:
         torch.cuda.empty_cache()
         return True
 
-    def measure(self, indices: list[int], how: Measure, judge: int) -> dict[str, Any]:
-        """Time the proven variants in turns: one `series` event each, and the card's state meanwhile."""
+    def measure(self, indices: list[int], how: Measure, judge: int, each: bool) -> dict[str, Any]:
+        """Time the proven variants in turns: one `series` event each, and the card's state meanwhile.
+
+        `each`: whether what every single call leaves behind is looked at.
+        """
         self.judge = judge
-        watch = Announcer(self, indices, how.timing)
+        watch = Announcer(self, indices, how.timing, each)
         limits = (how.trials, how.precision, how.min_trials, how.max_trials, how.budget_s)
         rules = [rule_for(*limits) for _ in indices]
         trials = [self.proofs[i].trial for i in indices]
