@@ -24,12 +24,14 @@ def short_hash(value: Any) -> str:
 
 def cell(value: Any) -> str:
     """One CSV cell: JSON for lists and dicts, lower-case booleans, 9 digits for floats."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return f"{value:.9g}"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (dict, list, tuple)):
         return canonical(value)
-    if isinstance(value, float):
-        return f"{value:.9g}"
     return "" if value is None else str(value)
 
 

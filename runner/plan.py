@@ -7,11 +7,12 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from runner.files import short_hash
+from runner.files import canonical, short_hash
 from runner.model import Case, Entry, Form, Input, Plan, PlannedCase, Settings, Variant
 from runner.op import dtypes, extras, formula, shapes
 
 _LEAST_DIMS = {"transposed": 2, "strided": 1}  # below, an input of that layout is contiguous
+Small = dict[str, dict[str, Case]]  # by attributes, dtype and direction: what is checked beside, by layout
 
 
 def plan(settings: Settings) -> Plan:
@@ -22,7 +23,9 @@ def plan(settings: Settings) -> Plan:
     if settings.workload:
         forms = [_check_of(settings, form) for form in settings.workload.forms]
         return Plan(tuple(case for each in forms for case in plan(each).cases))
-    return Plan(tuple(_planned(settings, *combination) for combination in _combinations(settings)))
+    small: Small = {}
+    cases = (_planned(settings, small, *combination) for combination in _combinations(settings))
+    return Plan(tuple(cases))
 
 
 def _check_of(settings: Settings, form: Form) -> Settings:
@@ -48,14 +51,14 @@ def _combinations(settings: Settings):
     return itertools.product(attrs, settings.shapes, settings.dtypes, settings.directions, settings.layouts)
 
 
-def _planned(settings: Settings, attrs, shape, dtype, direction, layout) -> PlannedCase:
+def _planned(settings: Settings, small: Small, attrs, shape, dtype, direction, layout) -> PlannedCase:
     case = _case(settings, attrs, shape, dtype, direction, layout)
     entries = tuple(
         _entry(settings, case, variant, params)
         for variant in (settings.op.variants[name] for name in settings.variants)
         for params in _parameter_sets(variant)
     )
-    entries, extra = _beside(settings, case, tuple(_indexed(entries)))
+    entries, extra = _beside(settings, small, case, tuple(_indexed(entries)))
     smoke = ()
     if any(entry.interpreted for entry in entries):
         drawn = replace(settings, files={})  # a file has one shape, and these are others
@@ -63,22 +66,31 @@ def _planned(settings: Settings, attrs, shape, dtype, direction, layout) -> Plan
     return PlannedCase(case, entries, smoke, extra)
 
 
-def _beside(settings: Settings, case: Case, entries) -> tuple[tuple[Entry, ...], tuple[Case, ...]]:
+def _beside(
+    settings: Settings, small: Small, case: Case, entries
+) -> tuple[tuple[Entry, ...], tuple[Case, ...]]:
     """The entries with what each is checked on besides, and all of that."""
-    drawn = replace(settings, files={})
-
-    def at(shape: dict[str, int], layout: str = "contiguous") -> Case:
-        return _case(drawn, case.attrs, shape, case.dtype, case.direction, layout)
-
-    shape = extras.odd_shape(settings.op, list(settings.smoke), at)
-    small = {layout: at(shape, layout) for layout in extras.layouts(settings.op)} if shape else {}
-    collected = extras.Extras(settings.op, case, small)
+    key = canonical([case.attrs, case.dtype, case.direction])  # the same beside all shapes and layouts
+    if key not in small:
+        small[key] = _odd(settings, case)
+    collected = extras.Extras(settings.op, case, small[key])
 
     def accepted(entry: Entry):
         return lambda other: not _entry(settings, other, entry.variant, entry.params).skip
 
     found = [e if e.skip else replace(e, extras=collected.of(e.variant, accepted(e))) for e in entries]
     return tuple(found), tuple(collected.found)
+
+
+def _odd(settings: Settings, case: Case) -> dict[str, Case]:
+    """The case at the op's odd small shape, by layout; empty where the op has none."""
+    drawn = replace(settings, files={})
+
+    def at(shape: dict[str, int], layout: str = "contiguous") -> Case:
+        return _case(drawn, case.attrs, shape, case.dtype, case.direction, layout)
+
+    shape = extras.odd_shape(settings.op, list(settings.smoke), at)
+    return {layout: at(shape, layout) for layout in extras.layouts(settings.op)} if shape else {}
 
 
 def _parameter_sets(variant: Variant) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import math
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -93,3 +94,11 @@ def test_amounts():
 
 def test_names_in_order_without_functions():
     assert formula.names("max(cols, rows) * cols") == ("cols", "rows")
+
+
+def test_threads_have_their_own_names():
+    def total(value):
+        return sum(formula.evaluate("n + n*n", {"n": value}) for _ in range(500))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(total, range(40))) == [500 * (n + n * n) for n in range(40)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runner.config.compose import compose
+from runner.op import extras
 from runner.plan import plan
 from runner.record.columns import row_id
 from runner.report.progress import title
@@ -84,6 +85,18 @@ def test_a_dim_without_a_default_has_no_axis_when_it_is_left_out():
     assert flat.inputs[0].shape == (2, 3) and deep.inputs[0].shape == (4, 2, 3)
     assert flat.shape == {"rows": 2, "cols": 3} and deep.shape == {"outer": 4, "rows": 2, "cols": 3}
     assert deep.read_bytes == 4 * flat.read_bytes == 96
+
+
+def test_what_is_beside_a_case_is_planned_once_for_all_shapes(monkeypatch):
+    found, odd_shape = [], extras.odd_shape
+    monkeypatch.setattr(extras, "odd_shape", lambda *given: found.append(odd_shape(*given)) or found[-1])
+    words = ["op=softmax", "device=cpu", "shapes=smoke", "direction=[forward,backward]"]
+    cases = plan(compose([*words, "attrs.dim=[-1,0]"])).cases
+    assert len(cases) == 4 * len({tuple(one.case.shape.items()) for one in cases})
+    assert len(found) == 4  # one for each attribute and direction
+    for one in cases:
+        beside = {(each.attrs["dim"], each.direction) for each in one.extras}
+        assert beside == {(one.case.attrs["dim"], one.case.direction)}
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import pytest
 
 from runner import cli, driver
 from runner.model import Limits
-from runner.process import lifetimes, supervisor
+from runner.process import lifetimes, supervisor, watched
 from runner.process.faults import one_line
 from runner.process.supervisor import Device, WorkerFailed, WorkerLost
 from tests.support import ROOT
@@ -477,7 +477,20 @@ def test_a_stopped_process_is_had_go_on():
     with subprocess.Popen(["sleep", "60"]) as process:
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
-        lifetimes.go_on(process.pid)
+        watched.Watched(process.pid).go_on()
         found = os.waitpid(process.pid, os.WCONTINUED)[1]
         process.kill()
     assert os.WIFCONTINUED(found)
+
+
+def test_what_is_known_of_a_process_goes_with_it():
+    with subprocess.Popen(["sleep", "60"]) as process:
+        known = watched.Watched(process.pid)
+        assert known.resident_bytes() > 0
+        process.kill()
+    assert known.resident_bytes() == 0
+    known.go_on()  # nobody is told: its number may be another's by now
+    known.close()
+    known.close()
+    assert known.resident_bytes() == 0
+    assert watched.Watched(1 << 30).resident_bytes() == 0

@@ -136,7 +136,8 @@ def _resolve(variant: Variant) -> tuple[Callable[..., Any], str]:
 
 
 def _import(target: Target) -> types.ModuleType:
-    importlib.invalidate_caches()  # the file may be younger than the process
+    if target.module not in sys.modules:
+        importlib.invalidate_caches()  # the file may be younger than the process
     module = importlib.import_module(target.module)
     _check_place(target, module)
     return module
@@ -153,8 +154,10 @@ def _operator(variant: Variant) -> Callable[..., Any]:
 
 def _check_place(target: Target, module: types.ModuleType) -> None:
     """`kernels` is also the name of a published package: make sure that ours was imported."""
+    if not target.path or not Path(target.path).is_relative_to(KERNELS):
+        return
     found = Path(getattr(module, "__file__", None) or "").resolve()
-    if target.path and Path(target.path).is_relative_to(KERNELS) and found != Path(target.path).resolve():
+    if found != Path(target.path).resolve():
         raise BuildError(f"{target.module} was imported from {found}, not from {target.path}.")
 
 

@@ -34,7 +34,7 @@ def summarize(samples: Sequence[float]) -> Summary:
         raise ValueError("no samples")
     ordered = sorted(samples)
     mean = fmean(ordered)
-    several = len(ordered) > 1
+    std = stdev(ordered) if len(ordered) > 1 else None
     return Summary(
         trials=len(ordered),
         mean=mean,
@@ -42,8 +42,8 @@ def summarize(samples: Sequence[float]) -> Summary:
         min=ordered[0],
         p20=quantile(ordered, 0.2),
         p80=quantile(ordered, 0.8),
-        std=stdev(ordered) if several else None,
-        mean_ci=_mean_interval(mean, stdev(ordered), len(ordered)) if several else None,
+        std=std,
+        mean_ci=None if std is None else _mean_interval(mean, std, len(ordered)),
         median_ci=_median_interval(ordered) if len(ordered) >= 6 else None,
     )
 

@@ -143,8 +143,10 @@ def lag1(samples: Sequence[float]) -> float:
 def _batch_inflation(samples: Sequence[float]) -> float:
     """Variance of the means of ten batches against what independent samples would give; 1 when too few."""
     size = len(samples) // _BATCHES
+    if size < _LEAST_PER_BATCH:
+        return 1.0
     total = variance(samples)
-    if size < _LEAST_PER_BATCH or total == 0:
+    if total == 0:
         return 1.0
     skipped = len(samples) - size * _BATCHES  # the earliest, so that batches end with the present
     means = [fmean(samples[skipped + i * size : skipped + (i + 1) * size]) for i in range(_BATCHES)]

@@ -12,6 +12,7 @@ import ast
 import functools
 import math
 import operator
+import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ LONGEST = 500  # characters
 BIGGEST = 2.0**256  # of a whole number: beyond it the formula is a mistake, and arithmetic gets slow
 FUNCTIONS = {"min": min, "max": max}
 CONSTANTS = {"inf": math.inf}
+_kept = threading.local()
 
 
 def _bounded(function: Any) -> Any:
@@ -89,11 +91,18 @@ def evaluate(text: str, values: Mapping[str, Any]) -> Any:
     if wrong:
         raise Refusal(f"the formula {wrong}")
     try:
-        known = {**CONSTANTS, **values}
-        return simpleeval.SimpleEval(OPERATORS, FUNCTIONS, known).eval(text, _parse(text))
+        return _evaluator({**CONSTANTS, **values}).eval(text, _parse(text))
     except (ArithmeticError, TypeError, ValueError, simpleeval.InvalidExpression) as error:
         point = _point(text, values) or "any point"
         raise Refusal(f"the formula {text!r} has no value at {point}: {error}") from error
+
+
+def _evaluator(known: dict[str, Any]) -> simpleeval.SimpleEval:
+    """This thread's evaluator over these names: making one takes longer than most formulas."""
+    if not hasattr(_kept, "evaluator"):
+        _kept.evaluator = simpleeval.SimpleEval(OPERATORS, FUNCTIONS)
+    _kept.evaluator.names = known
+    return _kept.evaluator
 
 
 def amount(text: str, values: Mapping[str, Any], where: str) -> float:

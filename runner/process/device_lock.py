@@ -152,7 +152,7 @@ def _publish(side: Path, command: Sequence[str]) -> IO[str]:
     descriptor, draft = tempfile.mkstemp(dir=side.parent)
     file = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 - the lock lives as long as it is open
     fcntl.flock(file, fcntl.LOCK_EX)
-    json.dump({"pid": os.getpid(), "since": time.time(), "command": " ".join(command)}, file)
+    file.write(json.dumps({"pid": os.getpid(), "since": time.time(), "command": " ".join(command)}))
     file.flush()
     os.fchmod(descriptor, 0o644)
     os.replace(draft, side)  # whatever was there, a symlink too, is replaced and not followed

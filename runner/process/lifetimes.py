@@ -91,13 +91,6 @@ def command(pid: int) -> str:
     return ""
 
 
-def go_on(pid: int) -> None:
-    """Have a process go on that a signal has stopped: nobody else would, and whoever asked it would wait."""
-    with contextlib.suppress(OSError):  # it has ended, or there is no /proc
-        if Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"T":
-            os.kill(pid, signal.SIGCONT)
-
-
 def members(leader: int) -> list[int]:
     """The living processes of a session; empty where there is no /proc."""
     return [pid for pid, _, session in _living() if session == leader]

@@ -1,10 +1,9 @@
-"""Host memory: what may be used here, and what a process holds. Linux; elsewhere nothing is known."""
+"""Host memory: what may be used here. Linux; elsewhere nothing is known."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 from pathlib import Path
 
 _SHARE = 0.9  # of what is available: beyond it the machine itself is in danger
@@ -26,14 +25,6 @@ def available_bytes() -> float:
         most, used = (int((_CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
         free = min(free, most - used)
     return max(free, 0.0)
-
-
-def resident_bytes(pid: int) -> int:
-    """What a process holds in memory; 0 where that cannot be read."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
-        return 0
 
 
 def offer_first() -> None:

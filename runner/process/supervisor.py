@@ -18,6 +18,7 @@ from runner.model import Limits
 from runner.process import lifetimes, memory
 from runner.process.output import MOST_PRINTED, Log, Output
 from runner.process.pipe import Garbage, Pipe
+from runner.process.watched import Watched
 
 _COMMAND = ("-m", "runner.worker")
 _JUDGE = ("-m", "runner.check")
@@ -85,6 +86,7 @@ class Worker:
                 env=_environment(device) | {lifetimes.MARK: self._mark},
                 start_new_session=True,  # Ctrl-C is the parent's; kill() takes compilers along
             )
+        self._watched = Watched(self._process.pid)
         self._pipe = Pipe(ours, self._process, self._watch)
         self.output.echo = device.debug
         self.output.follow(self._process.stdout)
@@ -140,12 +142,12 @@ class Worker:
 
     def _watch(self) -> None:
         """Raises MemoryError or _Flooded before the worker takes the machine, or the disk, down."""
-        lifetimes.go_on(self._process.pid)
+        self._watched.go_on()
         printed = self.output.printed
         if printed > MOST_PRINTED and not self.device.debug:
             most = f"{MOST_PRINTED / 1e6:.1f} MB a stage is the most"
             raise _Flooded(f"printed {printed / 1e6:.1f} MB; {most}")
-        held = memory.resident_bytes(self._process.pid)
+        held = self._watched.resident_bytes()
         if held > self._most_bytes:
             raise MemoryError(
                 f"out of host memory: its process held {held / 1e9:.1f} GB, and may hold "
@@ -218,6 +220,7 @@ class Worker:
         self._killed = True
         self.output.join()
         self._pipe.close()
+        self._watched.close()
 
 
 class _Flooded(Exception):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from runner.files import short_hash
@@ -93,7 +94,7 @@ def _ratio(a: float, b: float) -> float | str:
 def _times(case: Case, entry: Entry, facts: dict[str, Any], notes: list[str]) -> dict[str, Any]:
     """The columns that only an `ok` row has; a time that no device can reach makes it an error instead."""
     summary = summarize(facts["samples_us"])
-    host_us = summarize(facts["host_samples_us"]).median
+    host_us = median(facts["host_samples_us"])
     limit = _limit(case, entry, facts)
     if (
         limit

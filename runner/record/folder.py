@@ -165,8 +165,7 @@ class Record:
         for round_, turn, start, device, host in zip(*(series[name] for name in names)):
             clock = sm_mhz[round_] if round_ < len(sm_mhz) else None
             times = {"round": round_, "turn": turn, "start_ns": start, "device_us": device, "host_us": host}
-            checked = {"sm_mhz": clock, "checked": "true" if round_ in judged else "false"}
-            self._samples.write(fixed | times | checked)
+            self._samples.write({**fixed, **times, "sm_mhz": clock, "checked": round_ in judged})
         with writing(self.folder):
             self._samples.flush()
 

@@ -83,7 +83,7 @@ class Table:
 
     def write(self, row: dict[str, Any]) -> None:
         """Keep a row until the next flush."""
-        self._writer.writerow(cells(row, self._columns).values())
+        self._writer.writerow([_inert(row.get(name)) for name in self._columns])
 
     def flush(self) -> None:
         """Put what was kept into the file: all of it, or nothing and OSError."""
@@ -116,5 +116,7 @@ _PRINTED |= dict.fromkeys(map(ord, _BREAKS), " ")
 
 def _inert(value: Any) -> str:
     """A cell as one line of text. Words that start like a spreadsheet formula get an apostrophe in front."""
+    if value is None or isinstance(value, (int, float)):
+        return cell(value)
     text = cell(value).translate(_PRINTED)
     return "'" + text if isinstance(value, str) and value.lstrip()[:1] in ("=", "+", "-", "@") else text

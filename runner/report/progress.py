@@ -78,7 +78,8 @@ class Progress:
         self._print(Text(text))
 
     def _print(self, text: Text) -> None:
-        self._console.print(text, soft_wrap=True)
+        if not self._console.quiet:  # it would lay the words out and then drop them
+            self._console.print(text, soft_wrap=True)
 
     def _announce(self, planned: PlannedCase) -> None:
         """A case is a line of its own, once."""
