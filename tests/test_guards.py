@@ -28,14 +28,17 @@ def test_a_write_next_to_an_output_breaks_the_fence():
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_an_output_lies_within_the_fence():
-    fence = guards.Fence([5 * 205 * 4], "cuda:0")
-    out = torch.empty(5, 205, device="cuda")
-    before, after = (post.data_ptr() for post in fence._posts)
-    assert before < out.data_ptr() < after
+@pytest.mark.parametrize("size", [1, 512, 5 * 205 * 4, (1 << 20) - 100, 1 << 20, 3 << 20, 4096 * 3000 * 4])
+def test_on_a_gpu_an_output_lies_within_the_fence(size):
+    free = [torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(3)]
+    del free  # blocks that an output could get, and that nobody would guard
+    fence = guards.Fence([size], "cuda:0")
+    out = torch.empty(size, dtype=torch.uint8, device="cuda")
     assert not fence.broken()
-    end = ctypes.c_uint64(out.data_ptr() + out.nbytes)
-    assert ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2(end, ctypes.c_ubyte(0), ctypes.c_size_t(2048)) == 0
+    end = out.data_ptr() + -(-size // 512) * 512
+    assert end in {post.data_ptr() for post in fence._posts}
+    write = ctypes.CDLL("libcuda.so.1").cuMemsetD8_v2
+    assert write(ctypes.c_uint64(end), ctypes.c_ubyte(0), ctypes.c_size_t(1)) == 0
     assert fence.broken()
 
 

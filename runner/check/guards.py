@@ -13,7 +13,9 @@ import torch
 
 from runner.model import Target, Variant
 
-_PATTERN = 0xA5
+_PATTERN, _NAN = 0xA5, 0xFF
+_GRAIN = 512  # bytes: what torch's allocator for GPUs rounds a block's size up to
+_MOST_BLOCKS = 130  # more than may lie free of one size when they were poisoned
 _CALLS, _MORE_CALLS = 3, 12  # after which a call that keeps memory has kept it as many times
 _LEAST_KEPT = 1 << 16  # bytes of a process's heap: below, other things move it
 _MALLINFO = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
@@ -24,16 +26,17 @@ _LEFT: list[Any] = []
 
 
 class Fence:
-    """Patterned memory on both sides of a free block of each size, which an output will most likely get."""
+    """Patterned memory on both sides of a free block of each size, which an output will most likely get.
+
+    On a GPU blocks are of the size that torch's allocator rounds to, so that the one behind begins where the
+    free one ends; what lies between an output's end and its block's is nobody's, and not seen.
+    """
 
     def __init__(self, size_bytes: Sequence[int], device: str) -> None:
         self._posts: list[torch.Tensor] = []
         for size in filter(None, size_bytes):
-            before, hole, after = (
-                torch.full((size,), _PATTERN, dtype=torch.uint8, device=device) for _ in range(3)
-            )
-            self._posts += [before, after]
-            del hole
+            make = _posts if device == "cpu" else _adjoining
+            self._posts += make(size, device)
 
     def broken(self) -> bool:
         return any(bool((post != _PATTERN).any()) for post in self._posts)
@@ -41,6 +44,36 @@ class Fence:
     def leave(self, output: Any) -> None:
         """Never give this memory back: what was written over may be what the allocator lives by."""
         _LEFT.append((self, output))
+
+
+def _posts(size: int, device: str) -> list[torch.Tensor]:
+    before, hole, after = (_patterned(size, device) for _ in range(3))
+    hole.fill_(_NAN)  # no right value for a call that leaves it as it is
+    del hole
+    return [before, after]
+
+
+def _adjoining(size: int, device: str) -> list[torch.Tensor]:
+    """Blocks of torch's allocator: all that were free for the size, but the one before the last.
+
+    They are taken until two of them adjoin, so that an output has nowhere else to go than between them.
+    """
+    size = -(-size // _GRAIN) * _GRAIN
+    torch.empty(3 * size, dtype=torch.uint8, device=device)  # given back at once: room for neighbours
+    blocks: dict[int, torch.Tensor] = {}
+    for _ in range(_MOST_BLOCKS):
+        block = _patterned(size, device)
+        blocks[block.data_ptr()] = block
+        if hole := next(
+            (at for at in (block.data_ptr(), block.data_ptr() - size) if {at, at + size} <= blocks.keys()), 0
+        ):
+            blocks.pop(hole).fill_(_NAN)
+            break
+    return list(blocks.values())
+
+
+def _patterned(size: int, device: str) -> torch.Tensor:
+    return torch.full((size,), _PATTERN, dtype=torch.uint8, device=device)
 
 
 def kept(call: Callable[[], Any], device: str) -> str:

@@ -180,9 +180,9 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
     """Facts. Beside the case itself one call has to do."""
     trial = make_trial(one, entry, fn)
     beside = bool(one.case.where)
-    fence = guards.Fence(one.output_bytes if sum(one.output_bytes) < _LARGE else (), one.case.device)
     try:
         with poison.poisoned(one.output_bytes, one.case.device):
+            fence = guards.Fence(one.output_bytes if sum(one.output_bytes) < _LARGE else (), one.case.device)
             output, first_ms, peak_mb = _first_call(trial, one)
         facts = {"first_call_ms": first_ms, "peak_memory_mb": peak_mb}
         if fence.broken():
