@@ -102,6 +102,22 @@ class OpenCase:
             return ""
         return "returned memory that an earlier output lies in, which somebody may still hold"
 
+    def wipe(self) -> None:
+        """Leave no copy of an output that was judged: other variants have the same inputs."""
+        if self._outbox is not None:
+            self._outbox.wipe()
+
+    def scrub(self, output: Any) -> None:
+        """Fill a whole output that nobody needs any more, where it lies in no input, with what is no answer.
+
+        On a CPU large blocks go back to the system, and come again as zeros.
+        """
+        given = {_memory(x) for x in self._shared()}
+        with torch.inference_mode():  # it may come from there
+            for x in self.tensors(output):
+                if x.numel() and _memory(x) not in given and poison.comes_again(x.nbytes, self.case.device):
+                    x.fill_(torch.nan if x.is_floating_point() else -1)
+
     def close(self) -> None:
         if self._outbox is not None:
             self._outbox.close()
@@ -199,8 +215,10 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
             facts["untimed_us"], reason = _habits(one, entry, trial)
         reason = reason or ("" if not (names := one.changed()) else f"changed its input {names}")
     finally:
-        if _alive(one.case.device) and one.changed():
-            one.restore()
+        if _alive(one.case.device):
+            one.wipe()
+            if one.changed():
+                one.restore()
     status = "ok" if right and not reason else "wrong"
     stage = "check" if status == "wrong" else ""
     return facts | {"status": status, "stage": stage, "reason": reason, "deterministic": same}

@@ -48,10 +48,13 @@ class Announcer(Watch):
         """Only now is it decided whether the output is judged: its call could not know."""
         if self._judged is None:
             self._judged = bool(self._kind) or self.fresh.judged()
+        fault = self.case.kind_fault(output)
         if self._judged:
-            self._fault = self.case.kind_fault(output)
-            if not self._fault:
+            self._fault = fault
+            if not fault:
                 self.case.outbox.put(self.case.tensors(output))
+        if self.timing in COLD and not fault:
+            self.case.scrub(output)
 
     def timed(self, index: int) -> None:
         if self._judged:
@@ -59,6 +62,7 @@ class Announcer(Watch):
             told = {"index": self.indices[index], "position": 0, "place": place, "fault": self._fault}
             with self.fresh.checking():
                 self.session.ask("output", **told, round=self._round, call="")
+                self.case.wipe()
         self.unharmed(index)
 
     def unharmed(self, index: int) -> None:
