@@ -152,6 +152,7 @@ def prove(
     `announce` is told which one beside the case itself it is. One of those may be refused: it does not apply.
     """
     facts: dict[str, Any] = {}
+    refused: list[str] = []
     for position, one in cases.items():
         announce(one.case.where)
         try:
@@ -159,12 +160,16 @@ def prove(
         except NotImplementedError:
             if not one.case.where:
                 raise
+            refused.append(one.case.where)
             continue
         facts = {**found, **facts} if facts and found["status"] == "ok" else found
         if facts["status"] != "ok":
             return Proof(facts | {"position": position})
         if one.case.where and sum(one.output_bytes) > _LARGE:
             one.close()
+    if refused:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        facts["notes"] = [f"says that it cannot do what is checked beside the case: {refused[0]}{more}"]
     trial = make_trial(next(iter(cases.values())), entry, fn)
     trial.checked_us = min(facts["untimed_us"], default=0.0)
     return Proof(facts, trial)

@@ -68,7 +68,7 @@ class Announcer(Watch):
     def unharmed(self, index: int) -> None:
         """A variant that changes an input or the process when it is timed is caught in the act."""
         with self.fresh.checking():
-            if changed := self.session.state.changes():
+            if changed := self.session.state.changes(own=self.session.modules[self.indices[index]]):
                 raise Tampered(self.indices[index], f"global state: {changed}")
             if names := self.case.changed():
                 raise Tampered(self.indices[index], f"its input {names}")
