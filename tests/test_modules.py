@@ -104,7 +104,11 @@ def test_a_module_may_bind_its_own_names_anew_and_give_its_constants_values(help
     assert known.changes("another") == ["helper_of_variants.scale (replaced)"]
 
 
-def test_a_module_in_anothers_place_is_named(helper, monkeypatch):
+def test_a_module_in_anothers_place_is_named_and_a_folder_is_not(helper, monkeypatch):
     known, _ = watched()
+    folder = types.ModuleType("folder")
+    folder.__path__ = []
+    monkeypatch.setitem(sys.modules, "helper_of_variants.folder", folder)
+    assert known.adopt() == []
     monkeypatch.setitem(sys.modules, "helper_of_variants.fast", types.ModuleType("fast"))
     assert "helper_of_variants.fast (a module of no file)" in known.adopt()

@@ -26,7 +26,7 @@ class Modules:
             if name not in self._known and self._foreign(name, module):
                 self._known[name] = list(_members(name, module))
                 found += [f"{name}.{function} (other than in its file)" for function in _edited(module)]
-            elif name.rpartition(".")[0] in self._known and getattr(module, "__file__", None) is None:
+            elif name.rpartition(".")[0] in self._known and _of_nothing(module):
                 found.append(f"{name} (a module of no file)")
         return found
 
@@ -44,6 +44,11 @@ class Modules:
         file = getattr(module, "__file__", None)
         own = name == "__main__" or name.partition(".")[0] == "runner"
         return isinstance(file, str) and not own and not file.startswith(self._installed)
+
+
+def _of_nothing(module: Any) -> bool:
+    """Whether a module is of no file, and no folder of modules either."""
+    return getattr(module, "__file__", None) is None and not hasattr(module, "__path__")
 
 
 def _members(name: str, module: types.ModuleType) -> Iterator[tuple[str, Any, str, Any, tuple]]:
