@@ -15,7 +15,7 @@ import torch
 
 from runner.check import guards
 from runner.config.compose import compose
-from runner.measure import seen
+from runner.measure import samples, seen
 from runner.worker import session, state, surroundings
 
 
@@ -242,6 +242,21 @@ def test_a_clock_that_was_given_another_function_is_seen():
     assert world.changes() == ""
     clock.between = lambda start, end: 0.0
     assert "the runner's Clock" in world.changes()
+
+
+def test_another_variants_call_that_was_changed_is_seen():
+    def calls(function):
+        return samples.Trial(lambda: function(1))
+
+    trial, world = calls(abs), state.State()
+    world.hold(trial)
+    assert world.changes() == ""
+    trial.call.__closure__[0].cell_contents = float
+    assert "the runner's Trial" in world.changes()
+    trial.call = len
+    assert "the runner's Trial" in world.changes()
+    world.release()
+    assert world.changes() == ""
 
 
 def test_what_was_frozen_while_a_case_was_open_is_collected_when_it_closes(monkeypatch):

@@ -108,6 +108,7 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "x_closes_descriptors": ("wrong|error", "changed global state: descriptors 0 to 2|CUDA error"),
     "x_closes_all_descriptors": ("crashed", "exited with code 1|closed its pipe"),
     "x_returns_the_same_memory": ("wrong", "memory that an earlier output lies in"),
+    "x_edits_anothers_call": ("wrong", "changed global state: the runner's Trial"),
     "x_slows_another": ("wrong", r"changed global state: kernels\.softmax\.naive\.softmax"),
     "x_sets_a_compiler": ("wrong", r"changed global state: torch\._inductor\.config\.max_autotune"),
     "x_sets_a_variable_in_c": ("wrong", r"changed global state: the environment variable OMP_SCHEDULE"),

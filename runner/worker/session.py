@@ -94,6 +94,7 @@ class Session:
         for one in self.cases:
             one.close()
         self.planned, self.proofs, self.cases = None, {}, []
+        self.state.release()
         self._collect()
         if self.device != "cpu":
             torch.cuda.empty_cache()
@@ -167,6 +168,8 @@ class Session:
             with contextlib.suppress(OSError):  # somebody else's files are in it
                 keep.rmdir()
         self.proofs[index] = proof
+        if proof.trial:
+            self.state.hold(proof.trial)
         spilled = kept.summary if " spilled " in kept.summary else ""
         notes = [*proof.facts.get("notes", ()), *filter(None, (kept.note, spilled))]
         return {**proof.facts, "build_ms": built.build_ms, "build_cached": built.cached, "notes": notes}

@@ -17,7 +17,7 @@ import torch
 
 from runner.process import lifetimes
 from runner.worker import options, surroundings
-from runner.worker.functions import Functions, said
+from runner.worker.functions import Functions, said, taken
 from runner.worker.modules import Modules
 
 _SIGNALS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
@@ -47,9 +47,18 @@ class State:
         self._functions, self._handlers = Functions(), surroundings.handlers()
         self._modules = Modules(_INSTALLED)
         self._objects = [(one, _fixed(one)) for one in objects]
+        self._held: list[tuple[Any, dict[str, Any]]] = []
         self._threads = set(sys._current_frames())
         self._children = lifetimes.children()
         self._operators = _operators()
+
+    def hold(self, one: Any) -> None:
+        """One more object of the harness's own, until `release`: how a variant is called, say."""
+        self._held.append((one, _fixed(one)))
+
+    def release(self) -> None:
+        """What was held is no longer needed."""
+        self._held.clear()
 
     def adopt(self) -> str:
         """Take in the modules that a build brought: names what in them is not as their files have it."""
@@ -68,7 +77,9 @@ class State:
         found += [f"what signal {number} calls" for number in self._caught()]
         found += self._functions.changes() + self._modules.changes(own)
         found += [
-            f"the runner's {type(one).__name__}" for one, fixed in self._objects if _fixed(one) != fixed
+            f"the runner's {type(one).__name__}"
+            for one, fixed in (*self._objects, *self._held)
+            if _fixed(one) != fixed
         ]
         found += [f"the thread {name}, which still runs" for name in self._running()]
         found += [f"the process {name}, which still runs" for name in self._left()]
@@ -154,6 +165,8 @@ def _fixed(one: Any) -> dict[str, Any]:
 def _placed(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return id(value), value.data_ptr(), value.numel()
+    if isinstance(value, types.FunctionType):
+        return id(value), id(value.__code__), *map(id, taken(value))
     return value if isinstance(value, (int, float, str)) else id(value)
 
 
