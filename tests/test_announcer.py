@@ -22,9 +22,11 @@ class Session:
         self.looks, self.harmed = 0, ""
         self.cases = [types.SimpleNamespace(changed=lambda: "", output_bytes=[])]
         self.state = types.SimpleNamespace(changes=self._changes)
+        self.modules = {4: "four", 7: "seven"}
 
-    def _changes(self) -> str:
+    def _changes(self, own: str) -> str:
         self.looks += 1
+        self.own = own
         return self.harmed
 
 

@@ -48,6 +48,35 @@ def test_a_timer_that_ends_the_process_after_its_row_was_written_is_told(tmp_pat
     assert "not when it ran alone: arms did that (the process died of SIGSEGV" in found["slow"]["note"]
 
 
+# An answer of its own: the harness's is then one to a request that nobody made
+FORGES = """
+import sys
+sys._getframe(1).f_locals["self"].answers.emit("done", status="skipped", stage="", reason="so")
+"""
+# Ends the process when the next one is to be proven, before that is announced
+LURKS = """
+import os, sys
+sys._getframe(1).f_locals["self"].prove = lambda **told: os._exit(7)
+"""
+
+
+def test_an_end_before_anybody_is_announced_costs_nobody_else_a_row(tmp_path):
+    found = rows(tmp_path, {"first": "", "forges": FORGES, "next": "", "last": ""}, code=0)
+    assert status(found) == {"first": "ok", "forges": "skipped", "next": "ok", "last": "ok"}
+
+
+def test_who_ends_the_process_before_the_next_is_announced_is_found(tmp_path):
+    found = rows(tmp_path, {"first": "", "lurks": LURKS, "next": "", "last": ""})
+    assert status(found) == {"first": "ok", "lurks": "crashed", "next": "ok", "last": "ok"}
+    assert found["lurks"]["reason"] == "the process exited with code 7, when next runs after it"
+
+
+def test_a_worker_that_cannot_make_inputs_costs_every_row_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_INPUTS", "import os; os._exit(7)")
+    found = rows(tmp_path, {"first": "", "last": ""})
+    assert status(found) == {"first": "crashed", "last": "crashed"}
+
+
 def test_what_spoils_the_process_for_another_is_found(tmp_path):
     found = rows(tmp_path, {"first": "", "spoils": SPOILS, "between": "", "minds": MINDS})
     assert status(found) == {"first": "ok", "spoils": "crashed", "between": "ok", "minds": "ok"}
@@ -94,7 +123,7 @@ def test_a_worker_is_the_first_to_go(tmp_path):
 
 
 def test_who_changed_what_all_share_between_two_looks_is_found(tmp_path):
-    found = rows(tmp_path, {"first": "", "changes": "answer['changed'] = 'the umask'", "last": ""})
+    found = rows(tmp_path, {"first": "", "changes": "if timed: answer['changed'] = 'the umask'", "last": ""})
     assert status(found) == {"first": "ok", "changes": "wrong", "last": "ok"}
     assert (found["changes"]["stage"], found["changes"]["reason"]) == ("measure", "changed the umask")
     (log,) = tmp_path.rglob("run.log")

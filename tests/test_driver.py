@@ -56,6 +56,11 @@ def writes_input(x):
 def refuses(x):
     raise NotImplementedError("This variant takes only a Tuesday.")
 
+def refuses_large_values(x):
+    if x.abs().max() > 1000:
+        raise NotImplementedError("Not these.")
+    return x * 2
+
 CALLS = collections.Counter()
 
 def counted(name):
@@ -187,6 +192,13 @@ def test_every_fault_costs_its_own_row_only(run):
     assert rows["refuses"]["reason"] == "This variant takes only a Tuesday."
     assert rows["dies_when_timed"]["stage"] == "measure"
     assert "right when checked, wrong when timed" in rows["later_wrong"]["reason"]
+
+
+def test_what_a_variant_declines_beside_the_case_is_said_in_its_row(run):
+    rows = run(["right", "refuses_large_values"])
+    assert rows["refuses_large_values"]["status"] == "ok"
+    words = "says that it cannot do what is checked beside the case: scale 10000"
+    assert words in rows["refuses_large_values"]["note"] and words not in rows["right"]["note"]
 
 
 def test_what_fails_before_its_first_call_costs_its_own_row_only(run, tmp_path, monkeypatch):

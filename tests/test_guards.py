@@ -15,7 +15,7 @@ import torch
 
 from runner.check import guards
 from runner.config.compose import compose
-from runner.measure import seen
+from runner.measure import samples, seen
 from runner.worker import session, state, surroundings
 
 
@@ -96,7 +96,45 @@ def _ask_for_tf32():
     torch.backends.cuda.matmul.fp32_precision = "tf32"
 
 
+def _set_a_compiler():
+    from torch._inductor import config
+
+    config.max_autotune = not config.max_autotune
+
+
+def _replace_output():
+    import io
+    import sys
+
+    sys.stdout = io.StringIO()
+
+
 CHANGES = {
+    "a variable of C's": (
+        lambda: ctypes.CDLL(None).setenv(b"OMP_SCHEDULE", b"static,1", 1),
+        "the environment variable OMP_SCHEDULE (C's)",
+    ),
+    "a variable of C's alone": (
+        lambda: ctypes.CDLL(None).unsetenv(b"PATH"),
+        "the environment variable PATH (C's)",
+    ),
+    "a variable of Triton's": (
+        lambda: __import__("os").environ.update(TRITON_DEFAULT_FP_FUSION="0"),
+        "the environment variable TRITON_DEFAULT_FP_FUSION",
+    ),
+    "the locale": (lambda: ctypes.CDLL(None).setlocale(1, b"C.UTF-8"), "the locale"),
+    "how deep calls go": (
+        lambda: __import__("sys").setrecursionlimit(400),
+        "the recursion limit (1000 before",
+    ),
+    "warnings": (lambda: __import__("warnings").simplefilter("error"), "warnings that are errors (0 before"),
+    "standard output": (_replace_output, "where output goes"),
+    "a transform that goes on": (
+        lambda: torch._C._functorch._vmap_increment_nesting(1, "error"),
+        "the transforms of functions",
+    ),
+    "late timers": (lambda: ctypes.CDLL(None).prctl(29, 5_000_000), "how late its timers may be"),
+    "torch's compiler": (_set_a_compiler, "torch._inductor.config.max_autotune"),
     "a signal that C catches": (lambda: _set_handler(40, _CAUGHT), "what signal 40 calls"),
     "one that it ignores": (lambda: _set_handler(40, 1), "what signal 40 calls"),
     "one that is blocked": (lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [40]), "signals that it blocks"),
@@ -134,7 +172,7 @@ before = State()
 assert before.changes() == "", before.changes()
 change, words = CHANGES[{name!r}]
 change()
-assert words in before.changes(), before.changes()
+assert words in before.changes(operators=True), before.changes()
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -207,6 +245,21 @@ def test_a_clock_that_was_given_another_function_is_seen():
     assert world.changes() == ""
     clock.between = lambda start, end: 0.0
     assert "the runner's Clock" in world.changes()
+
+
+def test_another_variants_call_that_was_changed_is_seen():
+    def calls(function):
+        return samples.Trial(lambda: function(1))
+
+    trial, world = calls(abs), state.State()
+    world.hold(trial)
+    assert world.changes() == ""
+    trial.call.__closure__[0].cell_contents = float
+    assert "the runner's Trial" in world.changes()
+    trial.call = len
+    assert "the runner's Trial" in world.changes()
+    world.release()
+    assert world.changes() == ""
 
 
 def test_what_was_frozen_while_a_case_was_open_is_collected_when_it_closes(monkeypatch):

@@ -85,6 +85,29 @@ HOSTILE = {
     "no_json": (r"import os; os.write(pipe(), b'hello\n')", WROTE),
     "no_text": (r"import os; os.write(pipe(), b'\xff\n')", WROTE),
     "an_event": (r"""import os; os.write(pipe(), b'{"event": "done", "status": "ok"}\n')""", WROTE),
+    **{
+        name: (f"import sys; sys._getframe(1).f_locals['self'].emit({event})", WROTE)
+        for name, event in {
+            "a_step_of_no_stage": "'step', index=7, stage='nosuch', what=''",
+            "a_step_of_another": "'step', index=0, stage='check', what=''",
+            "a_step_of_nobody": "'step', index=None, stage='inputs', what=''",
+            "a_step_of_no_number": "'step', index=[7], stage='check', what=''",
+            "half_a_step": "'step'",
+            "an_output_of_another": "'output', index=0, position=0, place='', fault='', round=None, call=''",
+            "an_output_beside": "'output', index=7, position=3, place='', fault='', round=None, call=''",
+            "a_draw_of_its_own": "'fresh', what='values'",
+            "a_series_too_early": "'series', index=7",
+            "an_answer_without_a_verdict": "'done'",
+            "a_figure_of_the_judges": "'done', status='ok', stage='', reason='', max_abs_err=0.0",
+            "notes_of_another_kind": "'done', status='ok', stage='', reason='', notes=7",
+            "a_failure_without_words": "'failed'",
+        }.items()
+    },
+    "steps_without_end": (
+        "import sys\n"
+        "while True: sys._getframe(1).f_locals['self'].emit('step', index=7, stage='check', what='')",
+        WROTE,
+    ),
     "another_shape": (r"import os; os.write(pipe(), b'[1]\n')", WROTE),
     "deep": (r"import os; os.write(pipe(), b'[' * 100000 + b'\n')", WROTE),
     "dies_and_leaves_a_child": (

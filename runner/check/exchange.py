@@ -63,6 +63,10 @@ class Outbox:
         for copy, output in zip(self._copies, outputs, strict=True):
             copy.copy_(output, non_blocking=True)
 
+    def wipe(self) -> None:
+        """Once it is judged: no other variant is to find a right answer here."""
+        self._memory.fill_(0xFF)
+
     def differs(self, outputs: Sequence[torch.Tensor]) -> bool:
         """Whether the outputs are no longer, bit for bit, what was put."""
         return not all(map(same_bits, outputs, self._copies))

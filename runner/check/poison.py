@@ -45,6 +45,11 @@ def lightly(size_bytes: Sequence[int], device: str) -> None:
             torch.full((max(size, 1),), 0xFF, dtype=torch.uint8, device=device)
 
 
+def comes_again(size_bytes: int, device: str) -> bool:
+    """Whether memory that is let go may be handed out again with what it holds."""
+    return device != "cpu" or size_bytes <= _MOST_HEAP
+
+
 def _fill(size_bytes: Sequence[int], count: int) -> None:
     """Write `count` blocks of each size on the CPU and give them back."""
     for size in size_bytes:

@@ -102,6 +102,22 @@ class OpenCase:
             return ""
         return "returned memory that an earlier output lies in, which somebody may still hold"
 
+    def wipe(self) -> None:
+        """Leave no copy of an output that was judged: other variants have the same inputs."""
+        if self._outbox is not None:
+            self._outbox.wipe()
+
+    def scrub(self, output: Any) -> None:
+        """Fill a whole output that nobody needs any more, where it lies in no input, with what is no answer.
+
+        On a CPU large blocks go back to the system, and come again as zeros.
+        """
+        given = {_memory(x) for x in self._shared()}
+        with torch.inference_mode():  # it may come from there
+            for x in self.tensors(output):
+                if x.numel() and _memory(x) not in given and poison.comes_again(x.nbytes, self.case.device):
+                    x.fill_(torch.nan if x.is_floating_point() else -1)
+
     def close(self) -> None:
         if self._outbox is not None:
             self._outbox.close()
@@ -136,6 +152,7 @@ def prove(
     `announce` is told which one beside the case itself it is. One of those may be refused: it does not apply.
     """
     facts: dict[str, Any] = {}
+    refused: list[str] = []
     for position, one in cases.items():
         announce(one.case.where)
         try:
@@ -143,12 +160,16 @@ def prove(
         except NotImplementedError:
             if not one.case.where:
                 raise
+            refused.append(one.case.where)
             continue
         facts = {**found, **facts} if facts and found["status"] == "ok" else found
         if facts["status"] != "ok":
             return Proof(facts | {"position": position})
         if one.case.where and sum(one.output_bytes) > _LARGE:
             one.close()
+    if refused:
+        more = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+        facts["notes"] = [f"says that it cannot do what is checked beside the case: {refused[0]}{more}"]
     trial = make_trial(next(iter(cases.values())), entry, fn)
     trial.checked_us = min(facts["untimed_us"], default=0.0)
     return Proof(facts, trial)
@@ -199,8 +220,10 @@ def _prove_one(position: int, one: OpenCase, entry: Entry, fn: Callable, judged:
             facts["untimed_us"], reason = _habits(one, entry, trial)
         reason = reason or ("" if not (names := one.changed()) else f"changed its input {names}")
     finally:
-        if _alive(one.case.device) and one.changed():
-            one.restore()
+        if _alive(one.case.device):
+            one.wipe()
+            if one.changed():
+                one.restore()
     status = "ok" if right and not reason else "wrong"
     stage = "check" if status == "wrong" else ""
     return facts | {"status": status, "stage": stage, "reason": reason, "deterministic": same}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import time
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ class CaseRun:
         self.waiting: dict[int, Entry] = {}
         self.proven: dict[int, dict[str, Any]] = {}
         self.blame = Blame(self)
-        self.ran: list[tuple[str, int, float]] = []  # what the worker was asked to prove, see blame.py
+        self.ran: list[tuple[str, int, float]] = []  # what ran in the worker, see blame.py
         self.judging = Judging(run, planned)
         self.profiling, self.timing = Profiling(self), Timing(self)
         self.seconds: dict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
@@ -74,8 +73,9 @@ class CaseRun:
                 self.all_failed(found.status, found.stage, found.reason)
 
     def _blame(self, lost: WorkerLost | WorkerFailed) -> None:
-        if lost.index is None:  # no variant was running: trying again would end the same way
-            self.all_failed(lost.status, lost.stage, lost.reason)
+        if lost.index is None:  # no variant was running: where none had run before, it would end so again
+            if not self.blame.of_an_earlier(lost, self.ran):
+                self.all_failed(lost.status, lost.stage, lost.reason)
             return
         entry = self.waiting.get(lost.index)
         if entry is None:  # its row was written already: only its traps are lost
@@ -95,6 +95,7 @@ class CaseRun:
 
     def _attempt(self, worker: Worker) -> None:
         """Prove all that wait, then time the survivors. Rows leave `waiting` as they become known."""
+        self.ran = worker.ran
         self.run.spent.on("ceilings")
         ceilings = self.run.ceilings(worker) if self.settings.mode in TIMED else None
         self.run.spent.on()
@@ -126,8 +127,6 @@ class CaseRun:
     def _proven(self, worker: Worker, entry: Entry) -> bool:
         self.run.spent.on("inputs", row=self.seconds[entry.index])
         draws = self.judging.draws(entry)
-        self.ran = worker.ran
-        worker.ran.append((self.planned.case.case_id, entry.index, time.monotonic()))
         try:
             facts = self.events(worker, "prove", index=entry.index, keep=str(self._keep(entry)), draws=draws)
         except Ended as ended:  # it may have left what ends the next one too
@@ -181,6 +180,8 @@ class CaseRun:
                 index = event["index"]
                 self.run.spent.step(event, None if index is None else self.seconds[index])
                 self.run.progress.step(self.planned, event)
+                if name == "prove" and index is not None:  # its code runs now
+                    worker.note(self.planned.case.case_id, index)
             elif event["event"] == "series":
                 self.timing.take(event)
             elif event["event"] in ("output", "fresh"):

@@ -33,11 +33,11 @@ class Judging:
     def __init__(self, run: Any, planned: PlannedCase) -> None:
         self.run, self.planned = run, planned
         self._checking = False  # one variant's check is going on, and no other runs
-        self._opened: Worker | None = None
         self.restart()
 
     def restart(self) -> None:
-        """A new attempt at the case: its draws are the first ones again."""
+        """A new attempt at the case: its draws are the first ones again, and a rehearsal has closed it."""
+        self._opened: Worker | None = None
         self._numbers = [0] * len(self.planned.checked)
         self._looks: dict[int, list[tuple[int, dict[str, Any]]]] = {}
         self.late: dict[int, str] = {}

@@ -15,7 +15,7 @@ from typing import Any
 
 from runner.files import ROOT
 from runner.model import Limits
-from runner.process import lifetimes, memory
+from runner.process import events, lifetimes, memory
 from runner.process.output import MOST_PRINTED, Log, Output
 from runner.process.pipe import Garbage, Pipe
 from runner.process.watched import Watched
@@ -72,7 +72,7 @@ class Worker:
         self.output = Output()
         self.output.send_to(log)
         self._answered, self._killed = True, False
-        self.ran: list[tuple[str, int, float]] = []  # case, index and time of what it was asked to prove
+        self.ran: list[tuple[str, int, float]] = []  # case, index and time of what was proven in it
         self._most_bytes = memory.limit_bytes(limits.memory_gb)
         self._mark = secrets.token_hex(8)
         ours, child = socket.socketpair()
@@ -103,6 +103,11 @@ class Worker:
             self.kill()
             raise
         self._greeted = True
+
+    def note(self, case: str, index: int) -> None:
+        """From now on the code of this entry has run in it."""
+        if not self.ran or self.ran[-1][:2] != (case, index):
+            self.ran.append((case, index, time.monotonic()))
 
     @property
     def pid(self) -> int:
@@ -171,13 +176,19 @@ class Worker:
         self, name: str, arguments: dict[str, Any], step: dict[str, Any]
     ) -> Iterator[dict[str, Any]]:
         """The events of one request. `step` is kept at what was announced last."""
+        steps = 0
         deadline = time.monotonic() + self._limit_s(step)
         self.output.count()
         self._pipe.ask(name, arguments, deadline)
         while not self._answered:
             event = self._pipe.event(deadline)
             self._watch()
+            if not events.sound(name, arguments, step["index"], event):
+                raise Garbage
             if event["event"] == "step":
+                steps += 1
+                if steps > events.most_steps(name, arguments):
+                    raise Garbage
                 step |= event
                 self.output.count_for(step["index"], step["stage"])
                 deadline = time.monotonic() + self._limit_s(step)

@@ -52,10 +52,13 @@ class Announcer(Watch):
         """Only now is it decided whether the output is judged: its call could not know."""
         if self._judged is None:
             self._judged = bool(self._kind) or self.fresh.judged()
+        fault = self.case.kind_fault(output)
         if self._judged:
-            self._fault = self.case.kind_fault(output)
-            if not self._fault:
+            self._fault = fault
+            if not fault:
                 self.case.outbox.put(self.case.tensors(output))
+        if self.timing in COLD and not fault:
+            self.case.scrub(output)
 
     def timed(self, index: int) -> None:
         self._look(index, must=bool(self._judged))  # first: on changed inputs others' outputs are wrong
@@ -64,6 +67,7 @@ class Announcer(Watch):
             told = {"index": self.indices[index], "position": 0, "place": place, "fault": self._fault}
             with self.fresh.checking():
                 self.session.ask("output", **told, round=self._round, call="")
+                self.case.wipe()
 
     def unharmed(self, index: int) -> None:
         self._look(index, must=True)
@@ -77,10 +81,12 @@ class Announcer(Watch):
         if not (must or self.each or self.fresh.looked_at()):
             return
         with self.fresh.checking():
-            changed = self.session.state.changes()
+            known = self._called == {index}
+            own = self.session.modules[self.indices[index]] if known else ""
+            changed = self.session.state.changes(own=own)
             names = "" if changed else self.case.changed()
         if changed or names:
-            who = self.indices[index] if self._called == {index} else None
+            who = self.indices[index] if known else None
             raise Tampered(who, f"global state: {changed}" if changed else f"its input {names}")
         self._called.clear()
 

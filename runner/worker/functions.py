@@ -49,7 +49,7 @@ class Functions:
         self._named = named
         functions = {id(each[3]): each[3:] for each in named if isinstance(each[3], types.FunctionType)}
         self._code = [(_full_name(value), value, value.__code__) for value, _ in functions.values()]
-        self._own = [(_full_name(value), value, _taken(value)) for value, own in functions.values() if own]
+        self._own = [(_full_name(value), value, taken(value)) for value, own in functions.values() if own]
         self._names = [(module, frozenset(vars(module))) for module in _CLOSED]
         self._constants = [
             (f"{module.__name__}.{name}", vars(module), name, value)
@@ -71,9 +71,9 @@ class Functions:
         for words, value, code in self._code:
             if value.__code__ is not code:
                 yield f"{words} (replaced)"
-        for words, value, taken in self._own:
-            now = _taken(value)
-            if len(now) != len(taken) or any(map(operator.is_not, now, taken)):
+        for words, value, before in self._own:
+            now = taken(value)
+            if len(now) != len(before) or any(map(operator.is_not, now, before)):
                 yield f"{words} (other defaults)"
 
     def _added(self) -> Iterator[str]:
@@ -131,7 +131,7 @@ def _full_name(function: types.FunctionType) -> str:
     return f"{function.__module__}.{function.__qualname__}"
 
 
-def _taken(function: types.FunctionType) -> list[Any]:
+def taken(function: types.FunctionType) -> list[Any]:
     """What a function takes where nothing is said, and its cells; by identity."""
     found = [function.__defaults__]
     if function.__kwdefaults__:

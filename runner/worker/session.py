@@ -43,6 +43,7 @@ class Session:
         self.no_card = ""  # why a GPU's state cannot be read
         self.planned: PlannedCase | None = None
         self.proofs: dict[int, prove.Proof] = {}
+        self.modules: dict[int, str] = {}  # by entry
         self.cases: list[prove.OpenCase] = []
         self.way = HOST  # how the judge sees outputs
         self.judge = 0  # its process
@@ -93,6 +94,7 @@ class Session:
         for one in self.cases:
             one.close()
         self.planned, self.proofs, self.cases = None, {}, []
+        self.state.release()
         self._collect()
         if self.device != "cpu":
             torch.cuda.empty_cache()
@@ -132,6 +134,10 @@ class Session:
             return {"status": "error", "stage": "build", "reason": str(error)}
         except BaseException as error:  # the variant's own module, whatever it raises
             return self._raised(error, "build")
+        self.modules[index] = built.module
+        if changed := self.state.adopt():
+            reason = f"changed global state: {changed}"
+            return {"status": "wrong", "stage": "build", "reason": reason, "fatal": True}
         sha = digest(entry.variant)  # of what was just imported: the file may change while it is checked
         self.emit("step", index=index, stage="check", what="check")
         cases = {position: self.cases[position] for position in draws}
@@ -154,7 +160,7 @@ class Session:
             return {"status": "skipped", "stage": "check", "reason": sentence}
         except BaseException as error:  # the variant's own code, whatever it raises
             return self._raised(error, "check")
-        if changed := self.state.changes(operators=True):
+        if changed := self.state.adopt() or self.state.changes(operators=True, own=built.module):
             reason = f"changed global state: {changed}"
             return proof.facts | {"status": "wrong", "stage": "check", "reason": reason, "fatal": True}
         kept = artifacts.collect(entry.variant, built, captured, keep)
@@ -162,7 +168,10 @@ class Session:
             with contextlib.suppress(OSError):  # somebody else's files are in it
                 keep.rmdir()
         self.proofs[index] = proof
-        notes = [text for text in (kept.note, kept.summary if " spilled " in kept.summary else "") if text]
+        if proof.trial:
+            self.state.hold(proof.trial)
+        spilled = kept.summary if " spilled " in kept.summary else ""
+        notes = [*proof.facts.get("notes", ()), *filter(None, (kept.note, spilled))]
         return {**proof.facts, "build_ms": built.build_ms, "build_cached": built.cached, "notes": notes}
 
     def _raised(self, error: BaseException, stage: str) -> dict[str, Any]:

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 
 from runner.process import lifetimes
-from runner.worker import surroundings
-from runner.worker.functions import Functions, said
+from runner.worker import options, surroundings
+from runner.worker.functions import Functions, said, taken
+from runner.worker.modules import Modules
 
 _SIGNALS = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
 _TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
@@ -42,32 +43,50 @@ class State:
     """
 
     def __init__(self, objects: Sequence[Any] = ()) -> None:
-        self._settings, self._variables = _settings(), surroundings.variables()
+        self._settings, self._variables = _settings(), options.variables()
         self._functions, self._handlers = Functions(), surroundings.handlers()
+        self._modules = Modules(_INSTALLED)
         self._objects = [(one, _fixed(one)) for one in objects]
+        self._held: list[tuple[Any, dict[str, Any]]] = []
         self._threads = set(sys._current_frames())
         self._children = lifetimes.children()
         self._operators = _operators()
 
-    def changes(self, operators: bool = False) -> str:
+    def hold(self, one: Any) -> None:
+        """One more object of the harness's own, until `release`: how a variant is called, say."""
+        self._held.append((one, _fixed(one)))
+
+    def release(self) -> None:
+        """What was held is no longer needed."""
+        self._held.clear()
+
+    def adopt(self) -> str:
+        """Take in the modules that a build brought: names what in them is not as their files have it."""
+        return _listed(self._modules.adopt())
+
+    def changes(self, operators: bool = False, own: str = "") -> str:
         """Half a sentence naming what differs; empty when nothing does.
 
-        `operators`: whether those of torch are looked at as well, which takes 50 ms.
+        `operators`: whether those of torch are looked at as well, and what is set in compilers, which takes
+        50 ms. `own`: the variant's module.
         """
         now = _settings()
         moved = {name: old for name, old in self._settings.items() if now[name] != old}
         found = [f"{name} ({said(old)} before, {said(now[name])} now)" for name, old in moved.items()]
         found += [f"the environment variable {name}" for name in self._varied()]
         found += [f"what signal {number} calls" for number in self._caught()]
-        found += self._functions.changes()
+        found += self._functions.changes() + self._modules.changes(own)
         found += [
-            f"the runner's {type(one).__name__}" for one, fixed in self._objects if _fixed(one) != fixed
+            f"the runner's {type(one).__name__}"
+            for one, fixed in (*self._objects, *self._held)
+            if _fixed(one) != fixed
         ]
         found += [f"the thread {name}, which still runs" for name in self._running()]
         found += [f"the process {name}, which still runs" for name in self._left()]
         if operators:
             found += [f"the operator {name} (other kernels are behind it)" for name in self._replaced()]
-        return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+            found += options.of_compilers()
+        return _listed(found)
 
     def _replaced(self) -> list[str]:
         """Operators behind which there are other kernels. Most are as they were to the letter."""
@@ -77,9 +96,9 @@ class State:
 
     def _varied(self) -> list[str]:
         """Variables that are no longer what they were, and new ones that others heed."""
-        now = surroundings.variables()
+        now = options.variables()
         names = [name for name, text in self._variables.items() if now.get(name) != text]
-        return names + [name for name in now.keys() - self._variables.keys() if surroundings.heeded(name)]
+        return names + [name for name in now.keys() - self._variables.keys() if options.heeded(name)]
 
     def _caught(self) -> list[int]:
         """Signals that call something else, which is none of torch's or Triton's."""
@@ -102,6 +121,10 @@ class State:
         new = {i: f for i, f in frames.items() if i not in self._threads and _foreign(f)}
         names = {thread.ident: thread.name for thread in threading.enumerate()} if new else {}
         return [names.get(ident) or _begun(frame) for ident, frame in new.items()]
+
+
+def _listed(found: list[str]) -> str:
+    return ", ".join(found[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
 def _foreign(frame: types.FrameType | None) -> bool:
@@ -142,6 +165,8 @@ def _fixed(one: Any) -> dict[str, Any]:
 def _placed(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return id(value), value.data_ptr(), value.numel()
+    if isinstance(value, types.FunctionType):
+        return id(value), id(value.__code__), *map(id, taken(value))
     return value if isinstance(value, (int, float, str)) else id(value)
 
 

@@ -8,50 +8,37 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.util
+import locale
 import os
 import resource
 import signal
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
 
 # Of /proc/self/status what is one process's own. Not every kernel says all of it.
-_STATUS = ("Umask", "THP_enabled", "Seccomp", "Mems_allowed_list")
+_STATUS = (
+    "Uid",
+    "Gid",
+    "Groups",
+    "CapEff",
+    "NoNewPrivs",
+    "Umask",
+    "THP_enabled",
+    "Seccomp",
+    "Mems_allowed_list",
+)
 _SIGNALS = sorted(map(int, signal.valid_signals()))  # without glibc's own
 _LIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
-# What libraries put into the environment for themselves; and what of it others heed when it is added.
-_THEIRS = (
-    "TORCH",
-    "_TORCH",
-    "PYTORCH",
-    "TRITON",
-    "CUDA",
-    "CUBLAS",
-    "CUDNN",
-    "NCCL",
-    "KINETO",
-    "KMP_DUPLICATE",
-)
-_HEEDED = (
-    "CC",
-    "CXX",
-    "CPATH",
-    "LD_",
-    "NVCC",
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "MKL_",
-    "MALLOC_",
-    "GLIBC_",
-    "PYTHON",
-)
-_FLAGS = "FLAGS"
 # Where torch and Triton are installed, and with them the libraries that they need.
 _SPECS = tuple(filter(None, map(importlib.util.find_spec, ("torch", "triton"))))
 PACKAGES = tuple(str(Path(spec.origin).resolve().parents[1]) + os.sep for spec in _SPECS if spec.origin)
+_USUAL_RECURSION, _TORCHS_RECURSION = 1000, 2000
+_LINUX = sys.platform == "linux"
+_GET_TIMER_SLACK = 30  # linux/prctl.h
 _TOOLS = 6  # numbers that sys.monitoring has for them
 _asked: list[int] = []  # how often somebody wanted an audit hook
 
@@ -102,19 +89,15 @@ def settings() -> dict[str, Any]:
         "the audit hooks": len(_asked),
         "the tools that watch Python": _tools(),
         "what evaluates Python's frames": torch._C._dynamo.eval_frame.get_eval_frame_callback(),
+        "the recursion limit": _recursion(),
+        "warnings that are errors": sum(each[0] == "error" for each in warnings.filters),
+        "where output goes": (id(sys.stdout), id(sys.stderr)),
+        "the locale": locale.setlocale(locale.LC_ALL),
+        "the transforms of functions": torch._C._functorch.maybe_current_level(),
+        "how late its timers may be": ctypes.CDLL(None).prctl(_GET_TIMER_SLACK) if _LINUX else 0,
         "autograd's search for anomalies": torch.is_anomaly_enabled(),
         "autograd's hooks for saved tensors": modes._top_saved_tensors_default_hooks(True),
     }
-
-
-def variables() -> dict[str, str]:
-    """The environment, but for what libraries set for themselves."""
-    return {name: text for name, text in os.environ.items() if not name.startswith(_THEIRS)}
-
-
-def heeded(name: str) -> bool:
-    """Whether compilers, loaders or libraries heed a variable that was not there before."""
-    return name.startswith(_HEEDED) or name.endswith(_FLAGS)
 
 
 def handlers() -> dict[int, int]:
@@ -143,6 +126,12 @@ def _status() -> dict[str, str]:
         found = dict(line.split(":", 1) for line in lines)
         return {f"the process's {name}": found[name].strip() for name in _STATUS if name in found}
     return {}
+
+
+def _recursion() -> int:
+    """The limit; torch's compiler raises a lower one to 2000, which harms nobody."""
+    limit = sys.getrecursionlimit()
+    return _USUAL_RECURSION if limit == _TORCHS_RECURSION else limit
 
 
 def _scheduling() -> tuple[int, int]:
