@@ -37,15 +37,16 @@ Strided seen(const Tensor& x, Tensor& y, int64_t dim) {
           stride,       pitch,        dtype_of(x),         current_stream(x)};
 }
 
-// Calls `launch(task)` and returns the output.
+// Calls `launch(task)` and returns the output; with `whole`, of columns that are vectors wherever they start,
+// such vectors are on their boundaries.
 template <typename Launch>
-Tensor launched(const Tensor& x, int64_t dim, const char* name, Launch&& launch) {
+Tensor launched(const Tensor& x, int64_t dim, const char* name, Launch&& launch, bool whole = false) {
   check(dim >= 0 && dim < x.dim(), std::string(name) + " takes a dim from 0 to the number of dims - 1.");
   const DeviceGuard guard(x.get_device_index());
   Tensor y = empty_contiguous(x);
   if (x.numel() == 0) return y;
   Strided task = seen(x, y, dim);
-  if (task.stride >= 0 && task.pitch >= 0) {
+  if (task.stride >= 0 && task.pitch >= 0 && (!whole || task.cell_bytes() == 16)) {
     check_launch(launch(task), name);
     return y;
   }
@@ -89,6 +90,19 @@ Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, bool ahead) {
   });
 }
 
+Tensor staged(const Tensor& x, int64_t dim, int64_t cluster, int64_t columns) {
+  const std::string name = "softmax_strided_staged";
+  check(cluster >= 0 && cluster <= 16, name + " takes a cluster of 1 to 16 blocks, or 0 to choose.");
+  check(columns == 0 || columns == 16 || columns == 32 || columns == 64 || columns == 128,
+        name + " takes 16, 32, 64 or 128 bytes of columns, or 0 to choose.");
+  const auto launch = [&](const Strided& task) {
+    check(task.cell_bytes() == 16, name + " takes columns that are whole vectors of 16 bytes.");
+    return strided_staged(
+        task, strided_staged_tile_for(task, static_cast<int>(cluster), static_cast<int>(columns)));
+  };
+  return launched(x, dim, "softmax_strided_staged", launch, /*whole=*/true);
+}
+
 Tensor online(const Tensor& x, int64_t dim, int64_t chunk) {
   check_chunk(chunk, "softmax_strided_online");
   return launched(x, dim, "softmax_strided_online",
@@ -111,6 +125,7 @@ Tensor tuned(const Tensor& x, int64_t dim) {
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_strided(Tensor x, int dim, int chunk, int block) -> Tensor");
   m.def("softmax_strided_stream(Tensor x, int dim, int chunk, bool ahead) -> Tensor");
+  m.def("softmax_strided_staged(Tensor x, int dim, int cluster, int columns) -> Tensor");
   m.def("softmax_strided_online(Tensor x, int dim, int chunk) -> Tensor");
   m.def("softmax_strided_tuned(Tensor x, int dim) -> Tensor");
 }
@@ -118,6 +133,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_strided", TORCH_BOX(&strided));
   m.impl("softmax_strided_stream", TORCH_BOX(&stream));
+  m.impl("softmax_strided_staged", TORCH_BOX(&staged));
   m.impl("softmax_strided_online", TORCH_BOX(&online));
   m.impl("softmax_strided_tuned", TORCH_BOX(&tuned));
 }

@@ -26,6 +26,40 @@ struct Tiles {
   unsigned* taken;  // tiles that were given out, beyond those that all begin with
 };
 
+// Rows of less than a vector, which a vector holds a whole number of, as rows of one vector.
+inline bool narrow(const Strided& task) {
+  const int64_t wide = 16 / task.item_bytes();
+  const auto bits = reinterpret_cast<uintptr_t>(task.x) | reinterpret_cast<uintptr_t>(task.y) |
+                    static_cast<uintptr_t>(task.stride * task.item_bytes());
+  return task.dense() && task.inner < wide && wide % task.inner == 0 &&
+         task.length * task.inner % wide == 0 && bits % 16 == 0;
+}
+
+inline int log2_from(int64_t least) {
+  int shift = 0;
+  while (int64_t{1} << shift < least) ++shift;
+  return shift;
+}
+
+template <typename T>
+Tiles<T> tiles_of(const Strided& task, const StreamTile& tile, unsigned* taken) {
+  const bool packed = narrow(task);
+  const int64_t wide = kPerVector<T>;
+  return {static_cast<const T*>(task.x),
+          static_cast<T*>(task.y),
+          task.stride,
+          packed ? wide : task.pitch,
+          task.length * task.inner,
+          packed ? wide : task.inner,
+          static_cast<unsigned>(task.outer * tile.tiles),
+          tile.tiles,
+          static_cast<int>(ceil_div(tile.rows, tile.share)),
+          tile.shift,
+          tile.columns,
+          tile.rows,
+          taken};
+}
+
 // A thread's part of a tile: some vectors, of rows 2^(log2 of the threads) / 2^shift apart.
 template <typename T, typename P>
 struct Place {
