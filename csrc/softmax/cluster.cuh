@@ -23,14 +23,6 @@ struct Peers {
     }
 #endif
   }
-  // Which cluster of the grid this is.
-  __device__ unsigned team() const {
-    unsigned id = blockIdx.x;
-#if __CUDA_ARCH__ >= 900
-    if constexpr (kCluster) asm("mov.u32 %0, %%clusterid.x;" : "=r"(id));
-#endif
-    return id;
-  }
   __device__ void arrive() const {
 #if __CUDA_ARCH__ >= 900
     if constexpr (kCluster) asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");

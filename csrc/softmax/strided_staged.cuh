@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   extern __shared__ uint4 shared[];
   __shared__ Barrier sent;
   const Peers<true> peers;
-  const Place<T, P> here(all, peers.team(), peers.rank);
+  const Place<T, P> here(all, blockIdx.x / peers.count, peers.rank);
   uint4* const mine = shared + threadIdx.x;
   fetch_column(all, here, mine);
   if (threadIdx.x == 0 && peers.count > 1) {

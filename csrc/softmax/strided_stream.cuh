@@ -69,7 +69,10 @@ struct Place {
   int first;    // row of this block
 
   __device__ int row(const Tiles<T>& all) const { return threadIdx.x >> all.shift; }
-  static __device__ int ceil_of(int rows, int step) { return rows > 0 ? (rows + step - 1) / step : 0; }
+  // `step` is a power of two, which a division would not know.
+  static __device__ int ceil_of(int rows, int step) {
+    return rows > 0 ? (rows + step - 1) >> (31 - __clz(step)) : 0;
+  }
   __device__ Place(const Tiles<T>& all, unsigned tile, unsigned rank) : first(rank * all.rows) {
     const bool there = tile < all.count;
     outer = there ? tile / all.tiles : 0;
