@@ -21,7 +21,7 @@ def softmax(x: torch.Tensor, dim: int = -1, cluster: int = 0, columns: int = 0) 
     16-byte boundaries, is copied first, within the call. Raises NotImplementedError where what lies behind
     `dim` is not a multiple of 16 bytes, for another dtype, a GPU before compute capability 9.0, or where
     autograd would record the call; RuntimeError where the asked-for blocks, or those of this GPU, hold less
-    than a tile.
+    than a tile, and for more blocks than a grid has (2^31 - 1).
     """
     forward_only("cuda_strided_staged", x, dtypes=UP_TO_FLOAT32)
     refuse_before_hopper("cuda_strided_staged", x)
