@@ -9,7 +9,8 @@ import torch
 
 from tests.support import DEVICE, compare, load
 
-NAMES = ["triton_strided", "cuda_strided_online", "cuda_strided", "cuda_strided_stream", "tuned"]
+CHUNKED = ["triton_strided", "cuda_strided_online", "cuda_strided", "cuda_strided_stream"]
+NAMES = [*CHUNKED, "cuda_strided_staged", "tuned"]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 INF = math.inf
 
@@ -47,7 +48,7 @@ def test_lengths(fn, length, inner):
 
 @pytest.mark.parametrize("chunk", [32, 64, 128])
 @pytest.mark.parametrize("inner", [1, 6, 40, 96])
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "tuned"])
+@pytest.mark.parametrize("name", CHUNKED)
 def test_chunks(name, chunk, inner):
     assert_right(load("softmax", name), randn(2, 130, inner, dtype=torch.bfloat16), 1, chunk=chunk)
 
@@ -237,14 +238,17 @@ def test_staged_beyond_32_bits():
 @pytest.mark.gpu
 def test_what_staged_refuses():
     fn = load("softmax", "cuda_strided_staged")
-    with pytest.raises(NotImplementedError, match="whole vectors"):
-        fn(randn(3, 20, 6), dim=1)
     with pytest.raises(RuntimeError, match="cluster"):
         fn(randn(3, 20, 8), dim=1, cluster=17)
     with pytest.raises(RuntimeError, match="bytes of columns"):
         fn(randn(3, 20, 8), dim=1, columns=48)
-    with pytest.raises(RuntimeError, match="did not launch"):
-        fn(randn(3, 4096, 32), dim=1, cluster=1, columns=128)
+    for x, how in (
+        (randn(3, 4096, 32), {"cluster": 1, "columns": 128}),
+        (randn(3, 20, 6), {"cluster": 2}),
+        (randn(3, 20, 6), {"columns": 32}),
+    ):
+        with pytest.raises(RuntimeError, match="did not launch"):
+            fn(x, dim=1, **how)
 
 
 @pytest.mark.gpu

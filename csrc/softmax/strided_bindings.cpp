@@ -37,16 +37,15 @@ Strided seen(const Tensor& x, Tensor& y, int64_t dim) {
           stride,       pitch,        dtype_of(x),         current_stream(x)};
 }
 
-// Calls `launch(task)` and returns the output; with `whole`, of columns that are vectors wherever they start,
-// such vectors are on their boundaries.
+// Calls `launch(task)` and returns the output.
 template <typename Launch>
-Tensor launched(const Tensor& x, int64_t dim, const char* name, Launch&& launch, bool whole = false) {
+Tensor launched(const Tensor& x, int64_t dim, const char* name, Launch&& launch) {
   check(dim >= 0 && dim < x.dim(), std::string(name) + " takes a dim from 0 to the number of dims - 1.");
   const DeviceGuard guard(x.get_device_index());
   Tensor y = empty_contiguous(x);
   if (x.numel() == 0) return y;
   Strided task = seen(x, y, dim);
-  if (task.stride >= 0 && task.pitch >= 0 && (!whole || task.cell_bytes() == 16)) {
+  if (task.stride >= 0 && task.pitch >= 0) {
     check_launch(launch(task), name);
     return y;
   }
@@ -81,13 +80,17 @@ Tensor strided(const Tensor& x, int64_t dim, int64_t chunk, int64_t block) {
                   [&](const Strided& task) { return in_tiles(task, chunk, block); });
 }
 
+// A tile in registers, a row of words in shared memory, or two reads.
+cudaError_t streamed(const Tensor& x, const Strided& task, int64_t chunk, bool ahead) {
+  const StreamTile tile = stream_tile_for(task, static_cast<int>(chunk), ahead);
+  if (tile.threads > 0) return in_vectors(x, task, tile);
+  return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
+}
+
 Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, bool ahead) {
   check_chunk(chunk, "softmax_strided_stream");
-  return launched(x, dim, "softmax_strided_stream", [&](const Strided& task) {
-    const StreamTile tile = stream_tile_for(task, static_cast<int>(chunk), ahead);
-    if (tile.threads > 0) return in_vectors(x, task, tile);
-    return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
-  });
+  return launched(x, dim, "softmax_strided_stream",
+                  [&](const Strided& task) { return streamed(x, task, chunk, ahead); });
 }
 
 Tensor staged(const Tensor& x, int64_t dim, int64_t cluster, int64_t columns) {
@@ -95,12 +98,12 @@ Tensor staged(const Tensor& x, int64_t dim, int64_t cluster, int64_t columns) {
   check(cluster >= 0 && cluster <= 16, name + " takes a cluster of 1 to 16 blocks, or 0 to choose.");
   check(columns == 0 || columns == 16 || columns == 32 || columns == 64 || columns == 128,
         name + " takes 16, 32, 64 or 128 bytes of columns, or 0 to choose.");
-  const auto launch = [&](const Strided& task) {
-    check(task.cell_bytes() == 16, name + " takes columns that are whole vectors of 16 bytes.");
-    return strided_staged(
-        task, strided_staged_tile_for(task, static_cast<int>(cluster), static_cast<int>(columns)));
-  };
-  return launched(x, dim, "softmax_strided_staged", launch, /*whole=*/true);
+  return launched(x, dim, "softmax_strided_staged", [&](const Strided& task) {
+    const StreamTile tile =
+        strided_staged_tile_for(task, static_cast<int>(cluster), static_cast<int>(columns));
+    const bool asked = cluster > 0 || columns > 0;
+    return tile.threads > 0 || asked ? strided_staged(task, tile) : streamed(x, task, kStridedChunk, false);
+  });
 }
 
 Tensor online(const Tensor& x, int64_t dim, int64_t chunk) {
