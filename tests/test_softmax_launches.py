@@ -34,11 +34,17 @@ pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory):
-    out = tmp_path_factory.mktemp("launches") / "wide_launches"
-    sources = [
-        ROOT / "tests/wide_launches.cu",
-        *(ROOT / f"csrc/softmax/{name}.cu" for name in ("staged", "ring")),
-    ]
+    return built(tmp_path_factory, "wide_launches", "staged", "ring")
+
+
+@pytest.fixture(scope="module")
+def strided(tmp_path_factory):
+    return built(tmp_path_factory, "strided_launches", "strided_staged")
+
+
+def built(tmp_path_factory, test, *launchers):
+    out = tmp_path_factory.mktemp("launches") / test
+    sources = [ROOT / f"tests/{test}.cu", *(ROOT / f"csrc/softmax/{name}.cu" for name in launchers)]
     wrap = "-Xlinker=" + ",".join(f"--wrap={name}" for name in REPLACED)
     # PTX alone: its kernels are never launched.
     target = ["-std=c++17", "-gencode=arch=compute_90,code=compute_90", f"-I{ROOT / 'csrc'}"]
@@ -47,7 +53,9 @@ def program(tmp_path_factory):
 
 
 def launches(program, cases):
-    """One dict for each (card, dtype, rows, cols, stride, x, y, cluster)."""
+    """One dict for each (card, dtype, rows, cols, stride, x, y, cluster) or, of columns, (card, dtype, outer,
+    length, inner, cluster, columns).
+    """
     lines = [" ".join(str(n) for n in (*CARDS[card], *rest)) for card, *rest in cases]
     done = subprocess.run([program], input="\n".join(lines), capture_output=True, text=True, check=True)
     found = [dict(word.split("=") for word in line.split()) for line in done.stdout.splitlines()]
@@ -178,3 +186,50 @@ def test_clusters_of_an_h200(program, dtype, rows, cols, cluster):
 def test_threads_do_not_lower_each_others_limit(program):
     done = subprocess.run([program, "20000"], capture_output=True, text=True, check=True)
     assert done.stdout == "0\n"
+
+
+def some_columns():
+    any_of = random.Random(1)
+    for card, dtype in itertools.product(CARDS, BYTES):
+        for _ in range(400):
+            vectors = any_of.choice([1, 2, 3, 4, 8, 9, 512, any_of.randint(1, 5000)])
+            length = any_of.choice([1, 2, 1024, 4096, 4097, any_of.randint(1, 1 << any_of.randint(1, 20))])
+            outer = any_of.choice([1, 3, 200, 70001 if vectors < 10 else 1])
+            cluster = any_of.choice([0, 0, 1, 2, 3, 8, 16])
+            columns = any_of.choice([0, 0, 16, 32, 64, 128])
+            yield card, dtype, outer, length, vectors * 16 // BYTES[dtype], cluster, columns
+
+
+def test_every_tile_of_columns_can_be_launched(strided):
+    cases, seen = list(some_columns()), set()
+    for case, found in zip(cases, launches(strided, cases), strict=True):
+        card, dtype, outer, length, inner, cluster, columns = case
+        seen.add((card, found["fits"]))
+        if not found["fits"]:
+            assert found["error"] != 0 and "blocks" not in found
+            least = 16 * -(-length // (cluster or (16 if CARDS[card][0] in (9, 10) else 8)))
+            too_long = (least if not columns else columns * least // 16) + 16384 > CARDS[card][2]
+            narrow = columns > inner * BYTES[dtype]  # what fits then is less than was asked for
+            assert card == "a100" or too_long or narrow, case
+            continue
+        share, width = found["share"], found["columns"] * BYTES[dtype]
+        assert found["error"] == 0 and found["blocks"] == outer * found["tiles"] * share, case
+        assert share == (cluster or share) and width <= (columns or 128), case
+        assert found["tiles"] * found["columns"] >= inner > (found["tiles"] - 1) * found["columns"], case
+        assert found["limit"] == found["bytes"] >= -(-length // share) * width, case
+        assert found["bytes"] + found["own"] <= CARDS[card][2], case
+        assert found["columns"] <= found["threads"], "A thread has a column."
+        assert (found["cluster"], found["beyond"]) == (share, share > 8), case
+        assert found["attributes"] == (share > 1), "A launch of one block has no cluster."
+    (found,) = launches(strided, [("h200", BFLOAT16, 70001, 2, 19344, 16, 16)])
+    assert found["error"] != 0 and "blocks" not in found, "More blocks than a grid has."
+    assert {(card, 1) for card in CARDS if card != "a100"} <= seen and ("a100", 1) not in seen
+
+
+@pytest.mark.parametrize("length", [1024, 4096])
+@pytest.mark.parametrize("dtype", BYTES)
+def test_blocks_of_an_h200_share_a_multiprocessor(strided, dtype, length):
+    inners = [n for n in (8, 16, 32, 64, 256, 1024, 4096) if n * BYTES[dtype] >= 16]
+    cases = [("h200", dtype, (1 << 28) // length // n, length, n, 0, 0) for n in inners]
+    for found in launches(strided, cases):
+        assert found["fits"] and 5 * (found["bytes"] + found["own"] + 1024) <= 228 * 1024

@@ -1,69 +1,15 @@
-// How wide rows would be launched on cards that are not here: the linker gives the launchers these functions
-// in place of CUDA's (--wrap). Each line of stdin is a card and a task, each line of stdout what came of it.
+// How wide rows would be launched. Each line of stdin is a card and a task, each line of stdout what came of
+// it.
 // With an argument, how many of that many launches from each of two threads are refused.
-#include <atomic>
-#include <cstdio>
 #include <cstdlib>
-#include <thread>
 
+#include "faked_launches.cuh"
 #include "softmax/ring_forward.cuh"
 #include "softmax/staged.cuh"
 #include "softmax/tuned.h"
 
 using namespace kernels;
 using namespace kernels::softmax;
-
-namespace {
-
-struct Card {
-  int major, processors, shared_bytes;
-} card;
-std::atomic<const void*> limited = nullptr;  // the kernel that the limit is of
-std::atomic<int> limit = 0, beyond_portable = 0;
-bool quiet = false;
-
-}  // namespace
-
-extern "C" {
-
-cudaError_t __wrap_cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-cudaError_t __wrap_cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrComputeCapabilityMajor ? card.major
-           : attribute == cudaDevAttrMultiProcessorCount  ? card.processors
-                                                          : card.shared_bytes;
-  return cudaSuccess;
-}
-
-cudaError_t __wrap_cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-  limited = kernel;
-  (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize ? limit : beyond_portable) = value;
-  if (quiet) std::this_thread::yield();
-  return cudaSuccess;
-}
-
-cudaError_t __wrap_cudaMemsetAsync(void*, int, size_t, cudaStream_t) { return cudaSuccess; }
-
-cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void**) {
-  const int allowed = limited == kernel ? limit.load() : -1;
-  if (quiet)
-    return static_cast<int>(config->dynamicSmemBytes) > allowed ? cudaErrorInvalidValue : cudaSuccess;
-  unsigned cluster = 1, together = 0;
-  for (unsigned i = 0; i < config->numAttrs; ++i) {
-    const cudaLaunchAttribute& each = config->attrs[i];
-    if (each.id == cudaLaunchAttributeClusterDimension) cluster = each.val.clusterDim.x;
-    if (each.id == cudaLaunchAttributeCooperative) together = each.val.cooperative;
-  }
-  std::printf(" blocks=%u threads=%u bytes=%zu limit=%d attributes=%u cluster=%u beyond=%d together=%u",
-              config->gridDim.x, config->blockDim.x, config->dynamicSmemBytes, allowed, config->numAttrs,
-              cluster, beyond_portable.load(), together);
-  return cudaSuccess;
-}
-
-}  // extern "C"
 
 static int refused(long cols, int times) {
   const Task task{nullptr, nullptr, 64, cols, cols, Dtype::kFloat32, nullptr};

@@ -14,4 +14,10 @@ inline int device_attribute(cudaDeviceAttr attribute) {
 
 inline bool has_clusters() { return device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9; }
 
+// Blocks of a cluster to choose. No card has promised to run more than 8; those of data centers run 16.
+inline int most_clustered() {
+  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
+  return major == 9 || major == 10 ? 16 : 8;
+}
+
 }  // namespace kernels::softmax

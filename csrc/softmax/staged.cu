@@ -17,12 +17,6 @@ constexpr int64_t kMostBytes = 224 * 1024;  // of a slice
 constexpr int kOwnBytes = 2048;             // of a block beside it
 static_assert(sizeof(Barrier) + sizeof(RowPairs<kThreads / kWarp>) + kLine * 16 <= kOwnBytes);
 
-// Blocks of a cluster to choose. No card has promised to run more than 8; those of data centers do.
-int most_blocks() {
-  const int major = device_attribute(cudaDevAttrComputeCapabilityMajor);
-  return major == 9 || major == 10 ? kMaxCluster : 8;
-}
-
 }  // namespace
 
 Staged staged_for(const Task& task, int cluster) {
@@ -34,7 +28,7 @@ Staged staged_for(const Task& task, int cluster) {
       const int64_t bytes = slice_of(cluster) * 16 - 128;
       return bytes <= (task.rows * cluster < blocks ? kLeastBytes : kSliceBytes);
     };
-    const int most = most_blocks();
+    const int most = most_clustered();
     for (cluster = 1; cluster < most && !small();) cluster *= 2;
   }
   const int64_t room = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kOwnBytes;

@@ -80,12 +80,29 @@ Tensor strided(const Tensor& x, int64_t dim, int64_t chunk, int64_t block) {
                   [&](const Strided& task) { return in_tiles(task, chunk, block); });
 }
 
+// A tile in registers, a row of words in shared memory, or two reads.
+cudaError_t streamed(const Tensor& x, const Strided& task, int64_t chunk, bool ahead) {
+  const StreamTile tile = stream_tile_for(task, static_cast<int>(chunk), ahead);
+  if (tile.threads > 0) return in_vectors(x, task, tile);
+  return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
+}
+
 Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, bool ahead) {
   check_chunk(chunk, "softmax_strided_stream");
-  return launched(x, dim, "softmax_strided_stream", [&](const Strided& task) {
-    const StreamTile tile = stream_tile_for(task, static_cast<int>(chunk), ahead);
-    if (tile.threads > 0) return in_vectors(x, task, tile);
-    return fits_words(task) ? strided_words(task) : strided_online(task, kOnlineChunk);
+  return launched(x, dim, "softmax_strided_stream",
+                  [&](const Strided& task) { return streamed(x, task, chunk, ahead); });
+}
+
+Tensor staged(const Tensor& x, int64_t dim, int64_t cluster, int64_t columns) {
+  const std::string name = "softmax_strided_staged";
+  check(cluster >= 0 && cluster <= 16, name + " takes a cluster of 1 to 16 blocks, or 0 to choose.");
+  check(columns == 0 || columns == 16 || columns == 32 || columns == 64 || columns == 128,
+        name + " takes 16, 32, 64 or 128 bytes of columns, or 0 to choose.");
+  return launched(x, dim, "softmax_strided_staged", [&](const Strided& task) {
+    const StreamTile tile =
+        strided_staged_tile_for(task, static_cast<int>(cluster), static_cast<int>(columns));
+    const bool asked = cluster > 0 || columns > 0;
+    return tile.threads > 0 || asked ? strided_staged(task, tile) : streamed(x, task, kStridedChunk, false);
   });
 }
 
@@ -111,6 +128,7 @@ Tensor tuned(const Tensor& x, int64_t dim) {
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_strided(Tensor x, int dim, int chunk, int block) -> Tensor");
   m.def("softmax_strided_stream(Tensor x, int dim, int chunk, bool ahead) -> Tensor");
+  m.def("softmax_strided_staged(Tensor x, int dim, int cluster, int columns) -> Tensor");
   m.def("softmax_strided_online(Tensor x, int dim, int chunk) -> Tensor");
   m.def("softmax_strided_tuned(Tensor x, int dim) -> Tensor");
 }
@@ -118,6 +136,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_strided", TORCH_BOX(&strided));
   m.impl("softmax_strided_stream", TORCH_BOX(&stream));
+  m.impl("softmax_strided_staged", TORCH_BOX(&staged));
   m.impl("softmax_strided_online", TORCH_BOX(&online));
   m.impl("softmax_strided_tuned", TORCH_BOX(&tuned));
 }

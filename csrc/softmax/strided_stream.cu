@@ -13,44 +13,10 @@ constexpr int kMostThreads = 512;  // of a block
 constexpr int kSmallest = 256;     // vectors of a tile for a warp with half as many, where powers are kept
 constexpr int kAheadOf = 6;        // batches on their way, of a quarter of that
 
-// Rows of less than a vector, which a vector holds a whole number of, as rows of one vector.
-bool narrow(const Strided& task) {
-  const int64_t wide = 16 / task.item_bytes();
-  const auto bits = reinterpret_cast<uintptr_t>(task.x) | reinterpret_cast<uintptr_t>(task.y) |
-                    static_cast<uintptr_t>(task.stride * task.item_bytes());
-  return task.dense() && task.inner < wide && wide % task.inner == 0 &&
-         task.length * task.inner % wide == 0 && bits % 16 == 0;
-}
-
-int log2_from(int64_t least) {
-  int shift = 0;
-  while (int64_t{1} << shift < least) ++shift;
-  return shift;
-}
-
 // Whether a block of the current device may have so much shared memory.
 bool holds_ahead() {
   constexpr int kBytes = kAheadOf * kEach / 4 * kMostThreads * 16 + 16384;
   return kBytes <= device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-}
-
-template <typename T>
-Tiles<T> tiles_of(const Strided& task, const StreamTile& tile, unsigned* taken) {
-  const bool packed = narrow(task);
-  const int64_t wide = kPerVector<T>;
-  return {static_cast<const T*>(task.x),
-          static_cast<T*>(task.y),
-          task.stride,
-          packed ? wide : task.pitch,
-          task.length * task.inner,
-          packed ? wide : task.inner,
-          static_cast<unsigned>(task.outer * tile.tiles),
-          tile.tiles,
-          static_cast<int>(ceil_div(tile.rows, tile.share)),
-          tile.shift,
-          tile.columns,
-          tile.rows,
-          taken};
 }
 
 template <typename T, typename P>

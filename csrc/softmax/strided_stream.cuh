@@ -26,6 +26,40 @@ struct Tiles {
   unsigned* taken;  // tiles that were given out, beyond those that all begin with
 };
 
+// Rows of less than a vector, which a vector holds a whole number of, as rows of one vector.
+inline bool narrow(const Strided& task) {
+  const int64_t wide = 16 / task.item_bytes();
+  const auto bits = reinterpret_cast<uintptr_t>(task.x) | reinterpret_cast<uintptr_t>(task.y) |
+                    static_cast<uintptr_t>(task.stride * task.item_bytes());
+  return task.dense() && task.inner < wide && wide % task.inner == 0 &&
+         task.length * task.inner % wide == 0 && bits % 16 == 0;
+}
+
+inline int log2_from(int64_t least) {
+  int shift = 0;
+  while (int64_t{1} << shift < least) ++shift;
+  return shift;
+}
+
+template <typename T>
+Tiles<T> tiles_of(const Strided& task, const StreamTile& tile, unsigned* taken) {
+  const bool packed = narrow(task);
+  const int64_t wide = kPerVector<T>;
+  return {static_cast<const T*>(task.x),
+          static_cast<T*>(task.y),
+          task.stride,
+          packed ? wide : task.pitch,
+          task.length * task.inner,
+          packed ? wide : task.inner,
+          static_cast<unsigned>(task.outer * tile.tiles),
+          tile.tiles,
+          static_cast<int>(ceil_div(tile.rows, tile.share)),
+          tile.shift,
+          tile.columns,
+          tile.rows,
+          taken};
+}
+
 // A thread's part of a tile: some vectors, of rows 2^(log2 of the threads) / 2^shift apart.
 template <typename T, typename P>
 struct Place {
@@ -35,7 +69,10 @@ struct Place {
   int first;    // row of this block
 
   __device__ int row(const Tiles<T>& all) const { return threadIdx.x >> all.shift; }
-  static __device__ int ceil_of(int rows, int step) { return rows > 0 ? (rows + step - 1) / step : 0; }
+  // `step` is a power of two, which a division would not know.
+  static __device__ int ceil_of(int rows, int step) {
+    return rows > 0 ? (rows + step - 1) >> (31 - __clz(step)) : 0;
+  }
   __device__ Place(const Tiles<T>& all, unsigned tile, unsigned rank) : first(rank * all.rows) {
     const bool there = tile < all.count;
     outer = there ? tile / all.tiles : 0;
