@@ -92,7 +92,7 @@ EXPECTED: dict[str, tuple[str, str]] = {
     "x_patches_an_instance": ("wrong", r"changed global state: runner\.measure\.fresh\._random"),
     "x_changes_defaults": ("wrong", "changed global state: .*take_turns .other defaults"),
     "x_patches_autograd_function": ("wrong", r"changed global state: Function\.apply"),
-    "x_patches_the_profiler": ("wrong", r"changed global state: torch\.profiler\.profile"),
+    "x_patches_the_profiler": ("wrong", r"changed global state: torch\.autograd\.profiler\.profile"),
     "x_changes_the_environment": ("wrong", "changed global state: the environment variable PATH"),
     "x_lowers_a_limit": ("wrong", "changed global state: its limit RLIMIT_NOFILE"),
     "x_changes_the_umask": ("wrong", "changed global state: the process's Umask"),

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.autograd.profiler import (
+    profile,
+)  # what torch.profiler's is made of; that one imports the compilers
 
 from runner.model import Target, Variant
 
@@ -130,6 +133,6 @@ def borrowed(variant: Variant, theirs: Sequence[Target], call: Callable[[], Any]
     if variant.language not in _OWN or not names:
         return ""
     forbidden = re.compile(rf"aten::_?({'|'.join(map(re.escape, names))})(_forward|_out|_)?")
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    with profile(use_kineto=True) as recorded:
         call()
-    return next((event.name for event in profile.events() if forbidden.fullmatch(event.name)), "")
+    return next((event.name for event in recorded.function_events if forbidden.fullmatch(event.name)), "")

@@ -1,4 +1,6 @@
-"""torch.profiler around any callable, in passes that do not disturb each other. Runs in the worker.
+"""torch's profiler around any callable, in passes that do not disturb each other. Runs in the worker.
+
+It is the one that torch.profiler's is made of: that one imports torch's compilers, which takes seconds.
 
 `plain` records operators, launches and kernels and nothing else, so that its times can be used; `detail`
 also records shapes, allocations and the user's lines, which slow the host down: it says where, not how long.
@@ -18,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.autograd.profiler import record_function
-from torch.profiler import ProfilerActivity, profile
+from torch.autograd.profiler import profile, record_function
 
 from runner.profile.lines import marked, stack_of
 from runner.trace.events import WINDOW
@@ -54,10 +55,9 @@ class Profiler:
 
     @contextlib.contextmanager
     def _recorded(self, name: str, **options: Any) -> Iterator[None]:
-        activities = [ProfilerActivity.CPU]
-        activities += [ProfilerActivity.CUDA] if self.device != "cpu" else []
+        device = None if self.device == "cpu" else "cuda"
         self.synchronize()
-        with profile(activities=activities, **options) as recorded:
+        with profile(use_kineto=True, use_device=device, **options) as recorded:
             yield
             self.synchronize()  # what was launched before it ends must be in the trace
         with tempfile.TemporaryDirectory() as scratch:

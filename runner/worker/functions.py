@@ -26,7 +26,7 @@ import torch
 _PYTHONS = (builtins, ctypes, gc, json, math, os, pickle, random, random.Random, random.SystemRandom)
 _PYTHONS += (select, socket, statistics, sys, time)
 _TORCHS = (torch, torch.nn.functional, torch.Tensor, torch.cuda, torch.cuda.Event, torch.autograd)
-_TORCHS += (torch.autograd.Function, torch.profiler, torch.profiler.profile)
+_TORCHS += (torch.autograd.Function, torch.autograd.profiler, torch.autograd.profiler.profile)
 _LAUNCHERS = (("triton.runtime.jit", "JITFunction"), ("triton.runtime.interpreter", "InterpretedFunction"))
 _CLOSED = (torch.Tensor, torch.cuda.Event)  # nothing is added to these: it would come before the built-in one
 _PICKLES = "__slotnames__"  # copying and pickling leave it in a class
