@@ -279,3 +279,22 @@ def test_a_gpu_reaches_what_its_kind_can():
     if "H200" in found["device"]:
         assert found["tflops"]["fp32"] > 0.9 * 67
         assert found["bandwidth"]["read"][-1][1] > 4200
+
+
+def test_small_transfers_on_a_gpu_are_timed_often_and_by_their_fast_calls(monkeypatch):
+    asked = {}
+
+    def times(clock, device, calls, trials, typical):
+        asked[calls] = trials, typical
+        return [1.0] * 4
+
+    monkeypatch.setattr(ceilings, "_times_us", lambda c, d, calls, *how: times(c, d, len(asked), *how))
+    monkeypatch.setattr(ceilings, "memory_bytes", lambda device: 8 * 64 << 20)
+    pattern = lambda pool, size: (size, [lambda: None])  # noqa: E731
+    for name in ("_reads", "_triads", "_copies", "_writes"):
+        monkeypatch.setattr(ceilings, name, pattern)
+    monkeypatch.setattr(torch, "ones", lambda *size, **how: torch.empty(0))
+    ceilings._bandwidth(None, "cuda:0")
+    assert [trials for trials, _ in asked.values()] == [25] * (len(asked) - 1) + [5]
+    typical = next(iter(asked.values()))[1]
+    assert typical([3.0, 1.0, 2.0, 9.0, 4.0]) == pytest.approx(1.8)
