@@ -1,7 +1,7 @@
 // How columns would be launched in clusters of small blocks. Each line of stdin is a card and a task, each
 // line of stdout what came of it.
 #include "faked_launches.cuh"
-#include "softmax/strided_staged.cuh"
+#include "softmax/strided_cluster.cuh"
 
 using namespace kernels;
 using namespace kernels::softmax;
@@ -16,10 +16,10 @@ int main() {
         nullptr, nullptr, outer, length, inner, length * inner, inner, static_cast<Dtype>(dtype), nullptr};
     limited = nullptr;
     beyond_portable = 0;
-    const StreamTile tile = strided_staged_tile_for(task, cluster, columns);
+    const StreamTile tile = strided_cluster_tile_for(task, cluster, columns);
     std::printf("fits=%d share=%d columns=%d tiles=%u own=%zu", tile.threads > 0, tile.share, tile.columns,
                 tile.tiles, sizeof(Barrier));
-    const int error = strided_staged(task, tile);
+    const int error = strided_cluster(task, tile);
     std::printf(" error=%d\n", error);
   }
 }

@@ -15,7 +15,13 @@ EAGER = [v for v in variants("softmax") if not v.startswith("compile")]
 OWN = [v for v in EAGER if v not in ("naive", "builtin")]
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 INF = math.inf
-FORWARD_ONLY = ["cuda_staged", "cuda_strided", "cuda_strided_online", "cuda_strided_staged", "triton_strided"]
+FORWARD_ONLY = [
+    "cuda_staged",
+    "cuda_strided",
+    "cuda_strided_online",
+    "cuda_strided_cluster",
+    "triton_strided",
+]
 
 # Triton's interpreter computes with numpy, which warns of the -inf - -inf that makes the right NaN.
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")

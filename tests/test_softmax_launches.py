@@ -13,6 +13,7 @@ from tests.support import ROOT
 
 FLOAT32, FLOAT16, BFLOAT16 = 1, 2, 3  # kernels::Dtype
 BYTES = {FLOAT32: 4, FLOAT16: 2, BFLOAT16: 2}
+HELD = {FLOAT32: 65536, FLOAT16: 32768, BFLOAT16: 32768}  # bytes of columns, by a block of a cluster
 # Major compute capability, multiprocessors, bytes of shared memory that a block may ask for.
 CARDS = {
     "a100": (8, 108, 166912),
@@ -39,7 +40,7 @@ def program(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def strided(tmp_path_factory):
-    return built(tmp_path_factory, "strided_launches", "strided_staged")
+    return built(tmp_path_factory, "strided_launches", "strided_cluster")
 
 
 def built(tmp_path_factory, test, *launchers):
@@ -196,7 +197,7 @@ def some_columns():
             length = any_of.choice([1, 2, 1024, 4096, 4097, any_of.randint(1, 1 << any_of.randint(1, 20))])
             outer = any_of.choice([1, 3, 200, 70001 if vectors < 10 else 1])
             cluster = any_of.choice([0, 0, 1, 2, 3, 8, 16])
-            columns = any_of.choice([0, 0, 16, 32, 64, 128])
+            columns = any_of.choice([0, 0, 16, 32, 64, 128, 256])
             yield card, dtype, outer, length, vectors * 16 // BYTES[dtype], cluster, columns
 
 
@@ -207,17 +208,17 @@ def test_every_tile_of_columns_can_be_launched(strided):
         seen.add((card, found["fits"]))
         if not found["fits"]:
             assert found["error"] != 0 and "blocks" not in found
-            least = 16 * -(-length // (cluster or (16 if CARDS[card][0] in (9, 10) else 8)))
-            too_long = (least if not columns else columns * least // 16) + 16384 > CARDS[card][2]
+            rows = -(-length // (cluster or (16 if CARDS[card][0] in (9, 10) else 8)))
+            too_long = rows * (columns or 16) > HELD[dtype]
             narrow = columns > inner * BYTES[dtype]  # what fits then is less than was asked for
             assert card == "a100" or too_long or narrow, case
             continue
         share, width = found["share"], found["columns"] * BYTES[dtype]
         assert found["error"] == 0 and found["blocks"] == outer * found["tiles"] * share, case
-        assert share == (cluster or share) and width <= (columns or 128), case
+        assert share == (cluster or share) and width <= (columns or 256), case
         assert found["tiles"] * found["columns"] >= inner > (found["tiles"] - 1) * found["columns"], case
-        assert found["limit"] == found["bytes"] >= -(-length // share) * width, case
-        assert found["bytes"] + found["own"] <= CARDS[card][2], case
+        assert -(-length // share) * width <= HELD[dtype] == found["threads"] * 256, case
+        assert found["bytes"] + found["own"] <= 48 * 1024, "What a block has without asking for it."
         assert found["columns"] <= found["threads"], "A thread has a column."
         assert (found["cluster"], found["beyond"]) == (share, share > 8), case
         assert found["attributes"] == (share > 1), "A launch of one block has no cluster."
@@ -226,10 +227,22 @@ def test_every_tile_of_columns_can_be_launched(strided):
     assert {(card, 1) for card in CARDS if card != "a100"} <= seen and ("a100", 1) not in seen
 
 
-@pytest.mark.parametrize("length", [1024, 4096])
-@pytest.mark.parametrize("dtype", BYTES)
-def test_blocks_of_an_h200_share_a_multiprocessor(strided, dtype, length):
-    inners = [n for n in (8, 16, 32, 64, 256, 1024, 4096) if n * BYTES[dtype] >= 16]
+@pytest.mark.parametrize(
+    "dtype, length, columns, cluster",
+    [(BFLOAT16, 1024, 64, 2), (BFLOAT16, 4096, 64, 8), (FLOAT32, 1024, 256, 4), (FLOAT32, 4096, 128, 8)],
+)
+def test_tiles_are_those_that_were_measured(strided, dtype, length, columns, cluster):
+    inners = (64, 256, 1024, 4096)
     cases = [("h200", dtype, (1 << 28) // length // n, length, n, 0, 0) for n in inners]
     for found in launches(strided, cases):
-        assert found["fits"] and 5 * (found["bytes"] + found["own"] + 1024) <= 228 * 1024
+        assert (found["share"], found["columns"] * BYTES[dtype]) == (cluster, columns)
+
+
+def test_few_tiles_are_shared_by_more_blocks(strided):
+    few, many = launches(strided, [("h200", BFLOAT16, n, 1024, 32, 0, 0) for n in (1, 200)])
+    assert few["share"] == 8 and many["share"] == 2
+
+
+def test_short_columns_fill_a_block(strided):
+    (found,) = launches(strided, [("h200", BFLOAT16, 4096, 128, 1024, 0, 0)])
+    assert (found["share"], found["columns"]) == (1, 128)

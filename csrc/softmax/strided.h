@@ -64,11 +64,10 @@ StreamTile stream_tile_for(const Strided& task, int chunk, bool ahead);
 // `taken`: 4 bytes of device memory, for tiles that come ahead of need.
 cudaError_t strided_stream(const Strided& task, const StreamTile& tile, unsigned* taken);
 
-// The same in the shared memory of `cluster` blocks (1 to 16, of compute capability 9.0 on), each of which
-// has `rows`; x and y start, and rows lie apart, by whole vectors. `columns`: bytes of them to aim at, 16 to
-// 128. 0 chooses either.
-StreamTile strided_staged_tile_for(const Strided& task, int cluster, int columns);
-cudaError_t strided_staged(const Strided& task, const StreamTile& tile);
+// The same in the registers of `cluster` small blocks (1 to 16, of compute capability 9.0 on); x and y start,
+// and rows lie apart, by whole vectors. `columns`: bytes of them to aim at, 16 to 256. 0 chooses either.
+StreamTile strided_cluster_tile_for(const Strided& task, int cluster, int columns);
+cudaError_t strided_cluster(const Strided& task, const StreamTile& tile);
 
 // Columns up to kMostWordColumns, dense, of which a block holds all that an outer index has.
 constexpr int kMostWordColumns = 64;

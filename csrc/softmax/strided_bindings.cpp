@@ -93,16 +93,16 @@ Tensor stream(const Tensor& x, int64_t dim, int64_t chunk, bool ahead) {
                   [&](const Strided& task) { return streamed(x, task, chunk, ahead); });
 }
 
-Tensor staged(const Tensor& x, int64_t dim, int64_t cluster, int64_t columns) {
-  const std::string name = "softmax_strided_staged";
-  check(cluster >= 0 && cluster <= 16, name + " takes a cluster of 1 to 16 blocks, or 0 to choose.");
-  check(columns == 0 || columns == 16 || columns == 32 || columns == 64 || columns == 128,
-        name + " takes 16, 32, 64 or 128 bytes of columns, or 0 to choose.");
-  return launched(x, dim, "softmax_strided_staged", [&](const Strided& task) {
+Tensor cluster(const Tensor& x, int64_t dim, int64_t blocks, int64_t columns) {
+  const std::string name = "softmax_strided_cluster";
+  check(blocks >= 0 && blocks <= 16, name + " takes a cluster of 1 to 16 blocks, or 0 to choose.");
+  check(columns == 0 || columns == 16 || columns == 32 || columns == 64 || columns == 128 || columns == 256,
+        name + " takes 16, 32, 64, 128 or 256 bytes of columns, or 0 to choose.");
+  return launched(x, dim, "softmax_strided_cluster", [&](const Strided& task) {
     const StreamTile tile =
-        strided_staged_tile_for(task, static_cast<int>(cluster), static_cast<int>(columns));
-    const bool asked = cluster > 0 || columns > 0;
-    return tile.threads > 0 || asked ? strided_staged(task, tile) : streamed(x, task, kStridedChunk, false);
+        strided_cluster_tile_for(task, static_cast<int>(blocks), static_cast<int>(columns));
+    const bool asked = blocks > 0 || columns > 0;
+    return tile.threads > 0 || asked ? strided_cluster(task, tile) : streamed(x, task, kStridedChunk, false);
   });
 }
 
@@ -128,7 +128,7 @@ Tensor tuned(const Tensor& x, int64_t dim) {
 STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
   m.def("softmax_strided(Tensor x, int dim, int chunk, int block) -> Tensor");
   m.def("softmax_strided_stream(Tensor x, int dim, int chunk, bool ahead) -> Tensor");
-  m.def("softmax_strided_staged(Tensor x, int dim, int cluster, int columns) -> Tensor");
+  m.def("softmax_strided_cluster(Tensor x, int dim, int cluster, int columns) -> Tensor");
   m.def("softmax_strided_online(Tensor x, int dim, int chunk) -> Tensor");
   m.def("softmax_strided_tuned(Tensor x, int dim) -> Tensor");
 }
@@ -136,7 +136,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(kernels, m) {
 STABLE_TORCH_LIBRARY_IMPL(kernels, CUDA, m) {
   m.impl("softmax_strided", TORCH_BOX(&strided));
   m.impl("softmax_strided_stream", TORCH_BOX(&stream));
-  m.impl("softmax_strided_staged", TORCH_BOX(&staged));
+  m.impl("softmax_strided_cluster", TORCH_BOX(&cluster));
   m.impl("softmax_strided_online", TORCH_BOX(&online));
   m.impl("softmax_strided_tuned", TORCH_BOX(&tuned));
 }

@@ -18,9 +18,9 @@ tuned = softmax_by("softmax_tuned")
 staged = torch.ops.kernels.softmax_staged.default
 strided = torch.ops.kernels.softmax_strided.default
 strided_stream = torch.ops.kernels.softmax_strided_stream.default
-strided_staged = torch.ops.kernels.softmax_strided_staged.default  # (x, dim, cluster, columns)
+strided_cluster = torch.ops.kernels.softmax_strided_cluster.default  # (x, dim, cluster, columns)
 strided_online = torch.ops.kernels.softmax_strided_online.default
 strided_tuned = torch.ops.kernels.softmax_strided_tuned.default
 
-for _operator in (staged, strided, strided_stream, strided_staged, strided_online, strided_tuned):
+for _operator in (staged, strided, strided_stream, strided_cluster, strided_online, strided_tuned):
     torch.library.register_fake(_operator.name(), contiguous)
