@@ -146,4 +146,5 @@ def _why(count: int, percent: float, facts: Mapping[str, Any]) -> str:
         return f" ({in_words(facts['span_us'])} from the first to the last: the device waits between them)"
     if facts["device_us"] < _SHORT_US:
         return " (so short a kernel: what is timed includes its launch)"
-    return f" ({percent:+.1f} %: one of the two was disturbed, or the clock changed; profile it again)"
+    slower = "a kernel of very many short blocks is slower under the profiler; else " if percent > 0 else ""
+    return f" ({percent:+.1f} %: {slower}one of the two was disturbed: profile it again)"
