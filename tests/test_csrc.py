@@ -30,16 +30,18 @@ def test_device_code_compiles_and_does_not_spill(source, tmp_path):
     The older architecture as far as its PTX, which is what its own branches are in, and together with the
     host's code; neither is optimized, for that takes longer than all else.
     """
-    nvcc = ["nvcc", "-std=c++17", *HALF, str(source), "-o", str(tmp_path / "out")]
-    fast = ["-arch=sm_90", "-cubin", "-O3", "-Xptxas=-v"]
-    done = subprocess.run([*nvcc, *fast], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
-    spills = [int(n) for n in re.findall(r"(\d+) bytes spill", done.stderr)]
+
+    def compiled(*how: str) -> str:
+        command = ["nvcc", "-std=c++17", *HALF, *how, str(source), "-o", str(tmp_path / "out")]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stderr
+
+    told = compiled("-arch=sm_90", "-cubin", "-O3", "-Xptxas=-v")
+    spills = [int(n) for n in re.findall(r"(\d+) bytes spill", told)]
     assert spills, "ptxas said nothing of spills"
     assert max(spills) == 0
-    older = ["-gencode=arch=compute_80,code=compute_80", "-Xcicc", "-O0", "-c"]
-    done = subprocess.run([*nvcc, *older], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    compiled("-gencode=arch=compute_80,code=compute_80", "-Xcicc", "-O0", "-c")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "csrc").rglob("*.cu*")), ids=lambda path: path.name)

@@ -59,9 +59,8 @@ def bound(
     words = f"the {unit if coarse else name} bound"
     if accuracy == "normwise":
         norm = own if coarse or not own else _NORM_UNITS[dtype] * torch.finfo(dtype).eps
-        return Bound(
-            math.sqrt(norm), norm, words, words
-        )  # squares that hold to t have roots that hold to sqrt(t)
+        # Squares that hold to t have roots that hold to sqrt(t).
+        return Bound(math.sqrt(norm), norm, words, words)
     element, words = min((own, words), (apart, "half of what whole numbers lie apart"))
     if builtin is None or coarse or not own:
         return Bound(element, words=words)

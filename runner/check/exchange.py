@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from runner.check import poison
 from runner.model import IPC
 from runner.process.serving import out_of_reach
 
@@ -65,7 +66,7 @@ class Outbox:
 
     def wipe(self) -> None:
         """Once it is judged: no other variant is to find a right answer here."""
-        self._memory.fill_(0xFF)
+        self._memory.fill_(poison.BYTE)
 
     def differs(self, outputs: Sequence[torch.Tensor]) -> bool:
         """Whether the outputs are no longer, bit for bit, what was put."""

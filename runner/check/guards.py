@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.autograd.profiler import (
-    profile,
-)  # what torch.profiler's is made of; that one imports the compilers
 
+# What torch.profiler's is made of: that one imports torch's compilers.
+from torch.autograd.profiler import profile
+
+from runner.check import poison
 from runner.model import Target, Variant
 
-_PATTERN, _NAN = 0xA5, 0xFF
+_PATTERN = 0xA5
 _GRAIN = 512  # bytes: what torch's allocator for GPUs rounds a block's size up to
 _MOST_BLOCKS = 130  # more than may lie free of one size when they were poisoned
 _CALLS, _MORE_CALLS = 3, 12  # after which a call that keeps memory has kept it as many times
@@ -51,7 +52,7 @@ class Fence:
 
 def _posts(size: int, device: str) -> list[torch.Tensor]:
     before, hole, after = (_patterned(size, device) for _ in range(3))
-    hole.fill_(_NAN)  # no right value for a call that leaves it as it is
+    hole.fill_(poison.BYTE)  # no right value for a call that leaves it as it is
     del hole
     return [before, after]
 
@@ -66,11 +67,10 @@ def _adjoining(size: int, device: str) -> list[torch.Tensor]:
     blocks: dict[int, torch.Tensor] = {}
     for _ in range(_MOST_BLOCKS):
         block = _patterned(size, device)
-        blocks[block.data_ptr()] = block
-        if hole := next(
-            (at for at in (block.data_ptr(), block.data_ptr() - size) if {at, at + size} <= blocks.keys()), 0
-        ):
-            blocks.pop(hole).fill_(_NAN)
+        at = block.data_ptr()
+        blocks[at] = block
+        if at + size in blocks or at - size in blocks:
+            blocks.pop(at if at + size in blocks else at - size).fill_(poison.BYTE)
             break
     return list(blocks.values())
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
+BYTE = 0xFF  # all of them: NaN in every dtype of floating point
 _MOST_POISONED = 64  # blocks of one size: small ones share a segment that is never used up
 _M_PERTURB = -6  # malloc.h
 _SMALL_BLOCK = 2048  # bytes; glibc's per-thread lists end at 1032
@@ -42,7 +43,7 @@ def lightly(size_bytes: Sequence[int], device: str) -> None:
         _fill([size for size in size_bytes if _SMALL_BLOCK < size <= _MOST_HEAP], 1)
     else:
         for size in size_bytes:
-            torch.full((max(size, 1),), 0xFF, dtype=torch.uint8, device=device)
+            torch.full((max(size, 1),), BYTE, dtype=torch.uint8, device=device)
 
 
 def comes_again(size_bytes: int, device: str) -> bool:
@@ -53,7 +54,7 @@ def comes_again(size_bytes: int, device: str) -> bool:
 def _fill(size_bytes: Sequence[int], count: int) -> None:
     """Write `count` blocks of each size on the CPU and give them back."""
     for size in size_bytes:
-        held = [torch.full((max(size, 1),), 0xFF, dtype=torch.uint8) for _ in range(count)]
+        held = [torch.full((max(size, 1),), BYTE, dtype=torch.uint8) for _ in range(count)]
         del held
 
 
@@ -63,6 +64,6 @@ def _fill_free_blocks(size_bytes: Sequence[int], device: str) -> None:
     for size in size_bytes:
         for _ in range(_MOST_POISONED):
             before = torch.cuda.memory_reserved(device)
-            held.append(torch.full((max(size, 1),), 0xFF, dtype=torch.uint8, device=device))
+            held.append(torch.full((max(size, 1),), BYTE, dtype=torch.uint8, device=device))
             if torch.cuda.memory_reserved(device) > before:
                 break

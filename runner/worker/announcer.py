@@ -52,12 +52,15 @@ class Announcer(Watch):
         """Only now is it decided whether the output is judged: its call could not know."""
         if self._judged is None:
             self._judged = bool(self._kind) or self.fresh.judged()
+        cold = self.timing in COLD
+        if not (self._judged or cold):
+            return
         fault = self.case.kind_fault(output)
         if self._judged:
             self._fault = fault
             if not fault:
                 self.case.outbox.put(self.case.tensors(output))
-        if self.timing in COLD and not fault:
+        if cold and not fault:
             self.case.scrub(output)
 
     def timed(self, index: int) -> None:

@@ -49,6 +49,9 @@ _FLAGS, _CS = "FLAGS", " (C's)"
 _COMPILERS = ("torch._inductor.config", "torch._dynamo.config", "torch._functorch.config")
 _SET_BY_TORCH = {"compile_threads", "suppress_errors", "capture_scalar_outputs"}
 _KNOBS = ("compilation", "runtime", "language")
+_environ = ctypes.POINTER(ctypes.c_char_p).in_dll(
+    ctypes.CDLL(None), "environ"
+)  # the variable itself, as it is now
 
 
 def of_compilers() -> list[str]:
@@ -92,8 +95,8 @@ def variables() -> dict[str, str]:
 
 
 def _c_environment() -> dict[str, str]:
-    entries, found = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ"), {}
-    for entry in itertools.takewhile(bool, entries) if entries else ():
+    found = {}
+    for entry in itertools.takewhile(bool, _environ) if _environ else ():
         name, _, text = os.fsdecode(entry).partition("=")
         found[name] = text
     return found
